@@ -13,6 +13,9 @@ use std::ops::Range;
 
 const PAGE: u64 = 4096;
 const LINE: u64 = 128;
+/// Bytes from the counter of one root to that of the other.
+pub const COUNTER_LINE: u64 = 64;
+
 /// Doorbell records of one variant: the QP's and the CQ's, a line of 64 bytes each.
 const RECORD_LINES: u64 = 128;
 
@@ -167,12 +170,12 @@ impl Shape {
             mirrors: to.rows(self.rows(), size_of::<Mirror>()),
             homes: to.rows(self.rows(), size_of::<HomeWord>()),
             hints: to.rows(hints, size_of::<HintWord>()),
-            wake: to.rows(1, 8),
-            records: to.rows(RECORDS as u64, size_of::<SwitchRecord>()),
-            records_head: to.rows(1, 8),
+            wake: to.rows(2, COUNTER_LINE as usize),
+            records: to.rows(2 * RECORDS as u64, size_of::<SwitchRecord>()),
+            records_head: to.rows(2, COUNTER_LINE as usize),
             tallies: to.rows(self.rows(), size_of::<Tally>()),
-            steps: to.rows(STEP_RECORDS as u64, size_of::<StepRecord>()),
-            steps_head: to.rows(1, 8),
+            steps: to.rows(2 * STEP_RECORDS as u64, size_of::<StepRecord>()),
+            steps_head: to.rows(2, COUNTER_LINE as usize),
         };
         let kernels = self.kernels_from.map(|_| {
             let side = self.root_tables(Region::Device, &mut device);
@@ -216,7 +219,9 @@ pub struct Side {
 }
 
 /// Offsets of what the agent reads or writes while kernels run. Always in the host's memory, and the same for both
-/// roots.
+/// roots but for what is counted by adds. The wake word, records, steps and their heads come twice, first for the root
+/// in the host's memory, then for that in the device's. Over PCIe adds of a GPU and of a processor on one word are not
+/// atomic with each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as the tables of `DeviceState`
 pub struct Shared {

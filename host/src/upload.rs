@@ -48,6 +48,10 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
     let (shape, shared) = (plan.shape, &plan.shared);
     let at = |range: &Range<u64>| bases.of(side.region) + range.start;
     let host = |range: &Range<u64>| bases.host + range.start;
+    let counted = |range: &Range<u64>| match side.region {
+        Region::Host => host(range),
+        Region::Device => host(range) + (range.end - range.start) / 2,
+    };
     DeviceState {
         magic: MAGIC,
         abi_version: ABI_VERSION,
@@ -71,17 +75,17 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         mirrors: host(&shared.mirrors),
         homes: host(&shared.homes),
         hints: host(&shared.hints),
-        wake: host(&shared.wake),
-        records: host(&shared.records),
-        records_head: host(&shared.records_head),
+        wake: counted(&shared.wake),
+        records: counted(&shared.records),
+        records_head: counted(&shared.records_head),
         scratch: at(&side.scratch),
         scratch_per_channel: (1 << shape.log_depth) + SCRATCH_EXTRA,
         step_records: contents.step_records as u32,
         scratch_lkeys: at(&side.scratch_lkeys),
         policy: contents.policy,
         tallies: host(&shared.tallies),
-        steps: host(&shared.steps),
-        steps_head: host(&shared.steps_head),
+        steps: counted(&shared.steps),
+        steps_head: counted(&shared.steps_head),
         ledger: contents.tail.ledger,
         channel_mask: mask_of(shape.channels_per_pe),
         sink: at(&side.scratch) + (((1 << shape.log_depth) + SCRATCH_EXTRA - 1) * 8) as u64,
@@ -247,6 +251,7 @@ mod tests {
     use crate::error::GpuError;
     use crate::gpu::{HeapMemory, Placement};
     use crate::keys::KeyShape;
+    use crate::plan::COUNTER_LINE;
     use shunt_layout::state::PathIdentity;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -394,6 +399,13 @@ mod tests {
             assert!(own.iter().chain(&nics).all(|address| inside(span, *address)));
             let agents = [state.paths, state.mailboxes, state.mirrors, state.homes, state.hints, state.wake];
             assert!(agents.iter().all(|address| inside(spans[0], *address)));
+        }
+        // What both count by adds, each counts in memory of its own.
+        let counted = |state: &DeviceState| {
+            [state.wake, state.records, state.records_head, state.steps, state.steps_head]
+        };
+        for (of_host, of_kernels) in counted(&host).iter().zip(counted(&kernels)) {
+            assert!(of_host + COUNTER_LINE <= of_kernels);
         }
         let scratch_key = |state: &DeviceState| (word(state.scratch_lkeys) as u32).swap_bytes();
         assert_eq!([&host, &kernels].map(scratch_key), [0x500, 0x600]);

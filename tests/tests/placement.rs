@@ -136,6 +136,12 @@ fn both_kinds_of_channels_go_over_and_come_back() {
     cluster.sim.run_for(100_000);
     let heap = cluster.pe(1).heap().address;
     assert_eq!((load(heap + 64), load(heap + 128)), (called, posted));
+    // Each side has a ring of records of its own, and the agent reads both.
+    let switched = |index| {
+        let records = cluster.records();
+        records.iter().any(|(pe, record)| *pe == 0 && record.channel == index)
+    };
+    assert_eq!([0, 1].map(switched), [true; 2]);
     for index in 0..2 {
         let word = cluster.mirror_word(0, 1, index);
         assert_eq!((word.step(), word.slot()), (shunt_layout::state::Step::Idle, 0), "channel {index}");

@@ -10,6 +10,7 @@ use super::message::Home;
 use super::reader::Cursor;
 use super::verdict::Verdict;
 use crate::nanos::Nanos;
+use crate::plan::COUNTER_LINE;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, StallDetector};
@@ -20,6 +21,10 @@ use shunt_layout::state::{
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Counters and rings of records come twice: for host calls and the agent, and behind them for kernels with a root of
+/// their own.
+const SIDES: [u64; 2] = [0, 1];
 
 /// Who holds the post lock stores a doorbell and leaves; one that does not come back in this time never will. As long
 /// as the lease of a switch's owner.
@@ -129,9 +134,14 @@ impl StateWords {
         (self.root().paths as *mut PathRow).wrapping_add(row as usize)
     }
 
-    /// The counter that each request bumps.
+    /// How many requests there were, over both counters that requests bump.
     pub fn wake(&self) -> u64 {
-        unsafe { self.platform().load_acquire(self.root().wake as *const u64) }
+        SIDES.iter().map(|side| self.counter(self.root().wake, *side)).fold(0, u64::wrapping_add)
+    }
+
+    /// A counter of a side.
+    fn counter(&self, first: u64, side: u64) -> u64 {
+        unsafe { self.platform().load_acquire((first + side * COUNTER_LINE) as *const u64) }
     }
 
     /// The latest request of a channel.
@@ -385,16 +395,34 @@ impl StateWords {
         CauseKind::from_raw(unsafe { self.platform().load32(addr_of_mut!((*mirror).cause)) })
     }
 
-    /// Records of switches written since the last look of this reader, oldest first, and how many were lost.
+    /// Records of switches written since the last look of this reader, of each channel oldest first, and how many were
+    /// lost.
     pub fn records_since(&self, reader: &mut Cursor) -> (Vec<SwitchRecord>, u64) {
-        let head = unsafe { self.platform().load_acquire(self.root().records_head as *const u64) };
-        reader.read(head, RECORDS as u64, self.world.now_ns(), |number| self.record(number))
+        self.since(reader, self.root().records_head, RECORDS as u64, |ring, number| self.record(ring, number))
     }
 
     /// The same of the steps of switches.
     pub fn steps_since(&self, reader: &mut Cursor) -> (Vec<StepRecord>, u64) {
-        let head = unsafe { self.platform().load_acquire(self.root().steps_head as *const u64) };
-        reader.read(head, STEP_RECORDS as u64, self.world.now_ns(), |number| self.step(number))
+        self.since(reader, self.root().steps_head, STEP_RECORDS as u64, |ring, number| {
+            self.step(ring, number)
+        })
+    }
+
+    fn since<T>(
+        &self,
+        reader: &mut Cursor,
+        heads: u64,
+        kept: u64,
+        record: impl Fn(u64, u64) -> Option<T>,
+    ) -> (Vec<T>, u64) {
+        let (mut all, mut all_lost) = (Vec::new(), 0);
+        for (side, cursor) in SIDES.into_iter().zip(&mut reader.0) {
+            let head = self.counter(heads, side);
+            let read = cursor.read(head, kept, self.world.now_ns(), |number| record(side * kept, number));
+            all.extend(read.0);
+            all_lost += read.1;
+        }
+        (all, all_lost)
     }
 
     /// The counters of a channel, by its row.
@@ -419,13 +447,15 @@ impl StateWords {
         }
     }
 
-    fn record(&self, number: u64) -> Option<SwitchRecord> {
-        let at = (self.root().records as *mut SwitchRecord).wrapping_add((number % RECORDS as u64) as usize);
+    fn record(&self, ring: u64, number: u64) -> Option<SwitchRecord> {
+        let slot = ring + number % RECORDS as u64;
+        let at = (self.root().records as *mut SwitchRecord).wrapping_add(slot as usize);
         self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, number)
     }
 
-    fn step(&self, number: u64) -> Option<StepRecord> {
-        let at = (self.root().steps as *mut StepRecord).wrapping_add((number % STEP_RECORDS as u64) as usize);
+    fn step(&self, ring: u64, number: u64) -> Option<StepRecord> {
+        let slot = ring + number % STEP_RECORDS as u64;
+        let at = (self.root().steps as *mut StepRecord).wrapping_add(slot as usize);
         self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, number)
     }
 
