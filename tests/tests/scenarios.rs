@@ -453,11 +453,13 @@ fn scenario_06_a_half_that_could_not_be_fenced() {
 #[test]
 fn scenario_09_f12_stopped_before_idle_while_the_path_fails() {
     hold("stopped_before_idle_while_the_path_fails");
+    hold("stopped_before_idle_on_a_device");
 }
 
 #[test]
 fn scenario_09_f12_announced_while_the_path_fails() {
     hold("announced_while_the_path_fails");
+    hold("announced_while_the_path_fails_on_a_device");
 }
 
 #[test]
