@@ -158,7 +158,10 @@ impl Rail {
         while late {
             let span_ns = if stopped.is_ok() { patience.lifetime_ns } else { BETWEEN_NS };
             match self.wait_fetched(fetch, span_ns) {
-                Ok(()) => return Ok(drop(self.retire(fetch))),
+                Ok(()) => {
+                    let _ = self.retire(fetch);
+                    return Ok(());
+                }
                 Err(again) => late = matches!(again, NicError::Overdue { .. }),
             }
             if stopped.is_ok() || self.world.now_ns().saturating_sub(since) > patience.gone_ns {
