@@ -8,6 +8,7 @@ mod doctor;
 mod env;
 mod files;
 mod first_day;
+mod libraries;
 mod path;
 mod print;
 mod run;

@@ -1,8 +1,8 @@
 //! `shunt soft-rdma run`: becomes the program, with the library and what it reads in its environment.
 
 use super::elf;
-use crate::print;
 use crate::run::{fabric_name, lookup};
+use crate::{libraries, print};
 use clap::Args;
 use shunt_soft_rdma::log::Level;
 use shunt_soft_rdma::settings::{self, Settings};
@@ -170,19 +170,12 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
 /// Finds the library: named, or beside this program, or where a package puts it.
 fn library() -> Result<PathBuf, RunError> {
     let named = std::env::var_os(settings::LIBRARY).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let found = || std::env::current_exe().ok()?.parent().map(near);
-    let path = named.or_else(found).unwrap_or_else(|| LIBRARY.into());
+    let path = named.unwrap_or_else(|| libraries::own(LIBRARY));
     // The program may go to another directory before it starts one of its own.
     if path.is_dir() {
         return Err(RunError::LibraryDirectory(path));
     }
     path.canonicalize().ok().ok_or(RunError::NoLibrary(path))
-}
-
-/// Where the library of a program in this folder is: in it, or in `../lib/shunt`.
-fn near(folder: &Path) -> PathBuf {
-    let packaged = folder.join("../lib/shunt").join(LIBRARY);
-    if packaged.is_file() && !folder.join(LIBRARY).is_file() { packaged } else { folder.join(LIBRARY) }
 }
 
 /// The library before what is put into programs anyway.

@@ -1,6 +1,6 @@
 //! The library in libibverbs' place, and the real one beside it under the name that it is needed by.
 
-use crate::print;
+use crate::{libraries, print};
 use clap::Args;
 use shunt_verbs::directory;
 use shunt_verbs::real;
@@ -101,8 +101,7 @@ fn real_library() -> Result<PathBuf, InstallError> {
 }
 
 fn built() -> Result<PathBuf, InstallError> {
-    let beside = std::env::current_exe().ok().and_then(|own| own.parent().map(|folder| folder.join(LIBRARY)));
-    let path = beside.unwrap_or_else(|| LIBRARY.into());
+    let path = libraries::own(LIBRARY);
     if path.is_file() { Ok(path) } else { Err(InstallError::NoLibrary(path)) }
 }
 

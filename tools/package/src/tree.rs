@@ -3,7 +3,7 @@
 //! | where | what |
 //! | --- | --- |
 //! | `/usr/bin` | `shunt`, `shmem_put_bw`, `moe_pressure` |
-//! | `/usr/lib/shunt` | the interposer `libshunt_soft_rdma.so` |
+//! | `/usr/lib/shunt` | what is loaded into programs: `libshunt_soft_rdma.so`, `libshunt_verbs.so` |
 //! | `/usr/lib/shunt/nvshmem` | the prefix: what `NVSHMEM_DIR` names |
 //! | `/usr/lib/TRIPLET` | a link to the library by its own name, for the loader; CMake's and pkg-config's files |
 //! | `/usr/share` | man pages, completions, alerts and a dashboard, schemas of what programs write |
@@ -24,8 +24,8 @@ pub const PREFIX: &str = "usr/lib/shunt/nvshmem";
 const LIBRARY: &str = "libshunt_nvshmem.so.3";
 /// What the library loads in jobs that mpirun starts; there is one where an mpicc was found. It is no dependency.
 const MPI_PLUGIN: &str = "nvshmem_bootstrap_mpi.so.3";
-/// What `cargo build` calls the interposer.
-const INTERPOSER: &str = "libshunt_soft_rdma.so";
+/// Libraries that `shunt soft-rdma run` and `shunt verbs run` load into programs.
+const LOADED: [&str; 2] = ["libshunt_soft_rdma.so", "libshunt_verbs.so"];
 
 /// Two trees, as they will be installed.
 pub struct Trees {
@@ -33,7 +33,7 @@ pub struct Trees {
     pub files: PathBuf,
     /// Its symbols.
     pub symbols: PathBuf,
-    /// Programs and libraries in the package, as paths in it.
+    /// Programs and libraries in the package whose needs other packages fill, as paths in it.
     pub compiled: Vec<PathBuf>,
 }
 
@@ -50,7 +50,11 @@ pub fn lay_out(out: &Path, triplet: &str, device: bool) -> Result<Trees> {
     for program in PROGRAMS {
         trees.compiled(&release.join(program), &format!("usr/bin/{program}"))?;
     }
-    trees.compiled(&release.join(INTERPOSER), &format!("usr/lib/shunt/{INTERPOSER}"))?;
+    for library in LOADED {
+        trees.compiled(&release.join(library), &format!("usr/lib/shunt/{library}"))?;
+    }
+    // It needs the real libibverbs by a name that `shunt verbs` makes, which no package has.
+    trees.compiled.retain(|path| !path.ends_with("libshunt_verbs.so"));
     trees.prefix(out, triplet, device)?;
     trees.pages(out)?;
     trees.documents()?;

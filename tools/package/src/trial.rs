@@ -30,6 +30,7 @@ pub fn stage() -> Result<Count> {
     let mut count = Count::default();
     count += Count::told("programs start", &unpacked.programs());
     count += Count::told("the interposer is found", &unpacked.interposer());
+    count += Count::told("the verbs library is found", &unpacked.verbs());
     count += Count::told("symbols lie beside", &unpacked.symbols());
     count += Count::told("pages and completions", &unpacked.pages());
     count += Count::told("C by pkg-config, a port down", &unpacked.by_pkg_config());
@@ -73,6 +74,10 @@ impl Unpacked {
 
     fn interposer(&self) -> Vec<String> {
         failed(self.program("shunt").args(["soft-rdma", "run", "--", "true"]))
+    }
+
+    fn verbs(&self) -> Vec<String> {
+        failed(self.program("shunt").args(["verbs", "install"]).arg(self.root.join("verbs")))
     }
 
     /// What was stripped names its symbols, and they are there.
