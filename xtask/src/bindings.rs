@@ -49,8 +49,13 @@ fn generate(bless: bool, _installed: &str) -> Result<()> {
 }
 
 /// Where the package files of libraries lie, below `/usr`.
-const PKGCONFIG: &[&str] =
-    &["lib/x86_64-linux-gnu/pkgconfig", "lib64/pkgconfig", "lib/pkgconfig", "share/pkgconfig"];
+const PKGCONFIG: &[&str] = &[
+    "lib/x86_64-linux-gnu/pkgconfig",
+    "lib/aarch64-linux-gnu/pkgconfig",
+    "lib64/pkgconfig",
+    "lib/pkgconfig",
+    "share/pkgconfig",
+];
 
 /// The installed rdma-core, e.g. "44.0", by its package file.
 fn rdma_core() -> Result<String> {

@@ -80,6 +80,11 @@ const VARS: &[&str] = &[
     "MLX5_(OPCODE|WQE|CQE|INVALID|SEND|RCV|SND|ETH|CQ|QP|CQ_DOORBELL|CQ_DB|INLINE|EXTENDED)_.*",
 ];
 
+/// Types that have a mutex of pthread, whose size differs between architectures: what the headers say of their layout
+/// holds on this one.
+const HAVE_A_MUTEX: &[&str] =
+    &["ibv_context", "ibv_cq", "ibv_cq_ex", "ibv_qp", "ibv_qp_ex", "ibv_srq", "ibv_wq", "verbs_context"];
+
 const HEADER: &str = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n";
 
 pub fn run(bless: bool, installed: &str) -> Result<()> {
@@ -143,7 +148,13 @@ fn generate(installed: &str) -> Result<Vec<(&'static str, String)>> {
     for item in &file.items {
         match item {
             Item::ForeignMod(block) => declared.extend(&block.items),
-            item => writeln!(types, "{}", item.to_token_stream())?,
+            item => {
+                let text = item.to_token_stream().to_string();
+                if HAVE_A_MUTEX.iter().any(|name| text.contains(&format!("\"Size of {name}\""))) {
+                    types.push_str("#[cfg(target_arch = \"x86_64\")]\n");
+                }
+                writeln!(types, "{text}")?;
+            }
         }
     }
     let module = format!(

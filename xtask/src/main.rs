@@ -1,5 +1,6 @@
 //! The project's tasks. Each is one file with its own help; `cargo xtask` alone lists them.
 
+mod aarch64;
 mod abi;
 mod bindings;
 #[cfg(feature = "bindings")]

@@ -1,7 +1,7 @@
 //! `cargo xtask night`: what takes hours, and what draws at random. The larger bounds of the explorer, many seeds of
 //! the swarm, every mutant, fuzzing, a soak, the largest jobs under mpirun; one table.
 
-use crate::{doors, explore, fuzz, mutate, profiles, swarm};
+use crate::{aarch64, doors, explore, fuzz, mutate, profiles, swarm};
 use anyhow::{Result, bail};
 use shunt_task::sh;
 use std::time::Instant;
@@ -21,6 +21,7 @@ Each part prints its own progress and table; the last table says what came of al
   doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
+  aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
   crates   the crate shunt and what it needs, packed as they would be published, and built from that
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
@@ -133,6 +134,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
         Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
+        Part { name: "aarch64", args: of(&[]), run: aarch64::night },
         Part { name: "crates", args: of(&[]), run: shunt_package_tool::crates_night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 15);
+        assert_eq!(of(&[]).unwrap().len(), 16);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();
