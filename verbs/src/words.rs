@@ -1,8 +1,7 @@
 //! What processes tell each other about their queue pairs. Pure. Numbers are big-endian words of 32 bits.
 
 use shunt_mlx5::descriptor::HalfCard;
-use shunt_recovery::path::Word;
-use shunt_recovery::truth::SideTruth;
+use shunt_recovery::path::{Word, WordParts};
 
 /// First word of every message, with the version of what follows.
 const MAGIC: u32 = 0x5356_0001;
@@ -78,7 +77,7 @@ pub fn encode(said: &Said) -> Vec<u8> {
             hello.cards.iter().for_each(|card| out.0.extend(card.to_bytes()));
         }
         Said::Path(id, number, incarnation, word) => {
-            let (code, a, b, card) = path_word(*word);
+            let WordParts { numbers: [code, a, b], card } = (*word).into();
             out.word(1).long(*id).word(*number).word(*incarnation).word(code).word(a).word(b);
             card.iter().for_each(|card| out.0.extend(card.to_bytes()));
         }
@@ -95,26 +94,6 @@ pub fn encode(said: &Said) -> Vec<u8> {
         }
     }
     out.0
-}
-
-fn path_word(word: Word) -> (u32, u32, u32, Option<HalfCard>) {
-    match word {
-        Word::Fence => (0, 0, 0, None),
-        Word::Leave => (1, 0, 0, None),
-        Word::Truth(SideTruth::Exact { executed, next_rcv_psn }) => (2, executed, next_rcv_psn, None),
-        Word::Truth(SideTruth::Fenced) => (3, 0, 0, None),
-        Word::Truth(SideTruth::Unflushed) => (4, 0, 0, None),
-        Word::Truth(SideTruth::Unknown) => (5, 0, 0, None),
-        Word::Truth(SideTruth::Dead) => (6, 0, 0, None),
-        Word::Truth(SideTruth::Unused) => (14, 0, 0, None),
-        Word::Left => (7, 0, 0, None),
-        Word::Make(card, rail) => (8, rail, 0, Some(card)),
-        Word::Made(card) => (9, 0, 0, Some(card)),
-        Word::Up => (10, 0, 0, None),
-        Word::Proved => (11, 0, 0, None),
-        Word::Order(order) => (12, order, 0, None),
-        Word::Vacate => (13, 0, 0, None),
-    }
 }
 
 struct In<'a>(&'a [u8]);
@@ -185,25 +164,8 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
 }
 
 fn read_path_word(from: &mut In<'_>) -> Option<Word> {
-    let (code, a, b) = (from.word()?, from.word()?, from.word()?);
-    Some(match code {
-        0 => Word::Fence,
-        1 => Word::Leave,
-        2 => Word::Truth(SideTruth::Exact { executed: a, next_rcv_psn: b }),
-        3 => Word::Truth(SideTruth::Fenced),
-        4 => Word::Truth(SideTruth::Unflushed),
-        5 => Word::Truth(SideTruth::Unknown),
-        6 => Word::Truth(SideTruth::Dead),
-        14 => Word::Truth(SideTruth::Unused),
-        7 => Word::Left,
-        8 => Word::Make(from.card()?, a),
-        9 => Word::Made(from.card()?),
-        10 => Word::Up,
-        11 => Word::Proved,
-        12 => Word::Order(a),
-        13 => Word::Vacate,
-        _ => return None,
-    })
+    let numbers = [from.word()?, from.word()?, from.word()?];
+    Word::read(numbers, || from.card())
 }
 
 #[cfg(test)]
@@ -211,6 +173,7 @@ mod tests {
     use super::*;
     use shunt_mlx5::descriptor::RailCard;
     use shunt_mlx5::nic::caps::Link;
+    use shunt_recovery::truth::SideTruth;
 
     fn card() -> HalfCard {
         let rail = RailCard {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use shunt_device::platform::host::World;
 use shunt_host::agent::endpoint::{Endpoint, Maker};
 use shunt_host::agent::owner::{Owner, PeerError};
-use shunt_host::agent::path::{Notice, Word};
-use shunt_host::agent::truth::SideTruth;
+use shunt_host::agent::path::{Notice, Word, WordParts};
 use shunt_host::agent::verdict::Verdict;
 use shunt_host::connect::card::HalfCard;
 use shunt_host::nanos::Nanos;
@@ -148,23 +147,7 @@ const PORT: u32 = 100;
 
 /// A word about a path.
 fn encode(number: u32, incarnation: u32, word: Word) -> Vec<u8> {
-    let (code, a, b, card) = match word {
-        Word::Fence => (0, 0, 0, None),
-        Word::Leave => (1, 0, 0, None),
-        Word::Truth(SideTruth::Exact { executed, next_rcv_psn }) => (2, executed, next_rcv_psn, None),
-        Word::Truth(SideTruth::Fenced) => (3, 0, 0, None),
-        Word::Truth(SideTruth::Unflushed) => (4, 0, 0, None),
-        Word::Truth(SideTruth::Unknown) => (5, 0, 0, None),
-        Word::Truth(SideTruth::Dead) => (6, 0, 0, None),
-        Word::Truth(SideTruth::Unused) => (14, 0, 0, None),
-        Word::Left => (7, 0, 0, None),
-        Word::Make(card, rail) => (8, rail, 0, Some(card)),
-        Word::Made(card) => (9, 0, 0, Some(card)),
-        Word::Up => (10, 0, 0, None),
-        Word::Proved => (11, 0, 0, None),
-        Word::Order(order) => (12, order, 0, None),
-        Word::Vacate => (13, 0, 0, None),
-    };
+    let WordParts { numbers: [code, a, b], card } = word.into();
     let mut out: Vec<u8> =
         [code, number, incarnation, a, b].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
     card.iter().for_each(|card: &HalfCard| out.extend(card.to_bytes()));
@@ -182,24 +165,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
     let word = |i: usize| Some(u32::from_be_bytes(bytes.get(4 * i..4 * i + 4)?.try_into().ok()?));
     let (number, incarnation, a, b) = (word(1)?, word(2)?, word(3)?, word(4)?);
     let card = || HalfCard::from_bytes(bytes.get(20..)?).ok();
-    let said = match word(0)? {
-        0 => Word::Fence,
-        1 => Word::Leave,
-        2 => Word::Truth(SideTruth::Exact { executed: a, next_rcv_psn: b }),
-        3 => Word::Truth(SideTruth::Fenced),
-        4 => Word::Truth(SideTruth::Unflushed),
-        5 => Word::Truth(SideTruth::Unknown),
-        6 => Word::Truth(SideTruth::Dead),
-        14 => Word::Truth(SideTruth::Unused),
-        7 => Word::Left,
-        8 => Word::Make(card()?, a),
-        9 => Word::Made(card()?),
-        10 => Word::Up,
-        11 => Word::Proved,
-        12 => Word::Order(a),
-        13 => Word::Vacate,
-        PORT => return Some(Said::Port(number, incarnation != 0, u64::from(a) << 32 | u64::from(b))),
-        _ => return None,
-    };
+    if word(0)? == PORT {
+        return Some(Said::Port(number, incarnation != 0, u64::from(a) << 32 | u64::from(b)));
+    }
+    let said = Word::read([word(0)?, a, b], card)?;
     Some(Said::Path(number, incarnation, said))
 }

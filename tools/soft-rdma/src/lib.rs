@@ -1,5 +1,6 @@
-//! `cargo xtask soft-rdma` and `pyverbs`: unmodified RDMA programs on soft NICs.
+//! `cargo xtask soft-rdma`, `verbs` and `pyverbs`: unmodified RDMA programs on soft NICs.
 
+mod case;
 mod cases;
 mod pyverbs;
 mod run;

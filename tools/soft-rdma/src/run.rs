@@ -1,11 +1,11 @@
 //! The stage `soft-rdma`: unmodified programs on soft NICs, and ours that look at every byte.
 
+use crate::case::{Runtime, told};
 use crate::cases::{CASES, Case, Ends, Sides};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use shunt_task::stages::Count;
 use std::fs::File;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -75,21 +75,12 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let mut count = Count::default();
     for case in cases {
         let start = Instant::now();
-        let wrong = place.run(case)?;
-        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
-        println!("  {:36} {word:7} {:6.2} s", case.name, start.elapsed().as_secs_f64());
-        if wrong.is_empty() {
-            count.passed += 1;
-            continue;
+        let mut wrong = place.run(case)?;
+        if !wrong.is_empty() {
+            wrong.insert(0, line(case, ""));
         }
-        count.failed += 1;
-        println!("    {}", line(case, ""));
-        wrong.iter().for_each(|line| println!("    {line}"));
-        for side in ["server", "client"] {
-            if let Ok(text) = std::fs::read_to_string(place.file(case, side)) {
-                println!("    -- {side}\n{}", sh::last_lines(&text, 40));
-            }
-        }
+        let outputs = ["server", "client"].map(|side| (side, place.file(case, side)));
+        count += told(case.name, start.elapsed(), &wrong, &outputs);
     }
     Ok(count)
 }
@@ -98,17 +89,8 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
 struct Place {
     release: PathBuf,
     dir: PathBuf,
-    /// The runtime directory of all cases, short enough for the path of a socket. What killed programs leave goes
-    /// with it.
-    runtime: PathBuf,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.runtime) {
-            eprintln!("{} stays: {error}", self.runtime.display());
-        }
-    }
+    /// Of all cases.
+    runtime: Runtime,
 }
 
 /// A process of a case.
@@ -129,11 +111,7 @@ impl Place {
     fn new(release: PathBuf) -> Result<Self> {
         let dir = sh::target_dir().join("ci/soft-rdma");
         std::fs::create_dir_all(&dir)?;
-        let runtime = Path::new("/tmp").join(format!("shunt-ci-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&runtime)
-            .with_context(|| format!("cannot make {}", runtime.display()))?;
+        let runtime = Runtime::make("shunt-ci")?;
         Ok(Self { release, dir, runtime })
     }
 
@@ -183,7 +161,7 @@ impl Place {
     fn command(&self, case: &Case, client: bool, port: u16) -> Command {
         let mut command = sh::command(&self.release.join("shunt").to_string_lossy());
         // Cases do not meet each other, nor anything else on the machine.
-        command.env("XDG_RUNTIME_DIR", &self.runtime);
+        command.env("XDG_RUNTIME_DIR", self.runtime.path());
         command.args(["soft-rdma", "run", "--fabric", &format!("ci-{port}")]);
         command.args(case.nics.split_whitespace());
         let of_side = if client { case.client_nics } else { case.server_nics };

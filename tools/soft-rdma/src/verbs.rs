@@ -1,11 +1,11 @@
 //! The stage `verbs`: unmodified programs under `shunt verbs run`, both ends, with a port that fails and comes back.
 
+use crate::case::{Runtime, told};
 use crate::run::{listens, wait};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use shunt_task::stages::Count;
 use std::fs::File;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -122,19 +122,8 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
         let start = Instant::now();
         let place = Place::new(&built, &dir)?;
         let wrong = place.run(case)?;
-        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
-        println!("  {:36} {word:7} {:6.2} s", case.name, start.elapsed().as_secs_f64());
-        if wrong.is_empty() {
-            count.passed += 1;
-            continue;
-        }
-        count.failed += 1;
-        wrong.iter().for_each(|line| println!("    {line}"));
-        for side in ["server", "client", "status"] {
-            if let Ok(text) = std::fs::read_to_string(place.file(case, side)) {
-                println!("    -- {side}\n{}", sh::last_lines(&text, 40));
-            }
-        }
+        let outputs = ["server", "client", "status"].map(|side| (side, place.file(case, side)));
+        count += told(case.name, start.elapsed(), &wrong, &outputs);
     }
     Ok(count)
 }
@@ -143,15 +132,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
 struct Place {
     built: PathBuf,
     dir: PathBuf,
-    runtime: PathBuf,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.runtime) {
-            eprintln!("{} stays: {error}", self.runtime.display());
-        }
-    }
+    runtime: Runtime,
 }
 
 /// A process of a case.
@@ -167,11 +148,7 @@ impl Drop for Side {
 
 impl Place {
     fn new(built: &Path, dir: &Path) -> Result<Self> {
-        let runtime = Path::new("/tmp").join(format!("shunt-verbs-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&runtime)
-            .with_context(|| format!("cannot make {}", runtime.display()))?;
+        let runtime = Runtime::make("shunt-verbs")?;
         Ok(Self { built: built.to_owned(), dir: dir.to_owned(), runtime })
     }
 
@@ -182,7 +159,7 @@ impl Place {
     fn shunt(&self) -> Command {
         let mut command = sh::command(&self.built.join("shunt").to_string_lossy());
         // Cases do not meet each other, nor anything else on the machine.
-        command.env("XDG_RUNTIME_DIR", &self.runtime);
+        command.env("XDG_RUNTIME_DIR", self.runtime.path());
         command
     }
 

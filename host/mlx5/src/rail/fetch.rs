@@ -32,12 +32,15 @@ pub struct FetchPatience {
 
 impl FetchPatience {
     /// With a packet lifetime and the time after which a peer is given up: what waited for a NIC that is gone still has
-    /// half of that to be executed by another one.
+    /// half of that to be executed by another one. A give-up time of a moment leaves no time to tell sleep from death.
     pub const fn of(lifetime_ns: u64, give_up_ns: u64) -> Self {
-        Self { lifetime_ns, gone_ns: give_up_ns / 2 }
+        let half_ns = give_up_ns / 2;
+        Self { lifetime_ns, gone_ns: if half_ns < GONE_LEAST_NS { GONE_LEAST_NS } else { half_ns } }
     }
 }
 
+/// No NIC is gone sooner.
+const GONE_LEAST_NS: u64 = 500_000_000;
 /// Between two commands to a NIC that answers none.
 const BETWEEN_NS: u64 = 20_000_000;
 /// Blocks of a mark and a wide atomic, and one to spare.
@@ -189,5 +192,20 @@ impl Rail {
     fn stop(fetch: &FetchPair) -> Result<QpTruth, NicError> {
         let responder = &fetch.pair.as_ref().expect("fetches were posted on it").responder.qp;
         responder.to_error().and_then(|()| responder.query())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `SHUNT_GIVE_UP=0` a NIC that only slept was gone at once, and another one executed what it then executed.
+    #[test]
+    fn no_nic_is_gone_at_once() {
+        let gone = |give_up_ns| FetchPatience::of(50_000_000, give_up_ns).gone_ns;
+        assert_eq!(
+            [gone(0), gone(1_000_000_000), gone(10_000_000_000)],
+            [500_000_000, 500_000_000, 5_000_000_000]
+        );
     }
 }

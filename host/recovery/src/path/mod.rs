@@ -8,6 +8,7 @@
 //! * `phase`: which there are. `ready`, `fencing`, `reviving`: what each does.
 //! * What comes in: [`hearing`], what the other end says; [`orders`], of operators; [`outcomes`], of NICs;
 //!   [`takeover`], after an agent that failed.
+//! * `wire`: what ends say to each other, as numbers.
 
 mod fence_record;
 mod fencing;
@@ -21,6 +22,7 @@ mod phase;
 mod ready;
 mod reviving;
 pub mod takeover;
+mod wire;
 
 pub use crate::fenced::{Fenced, Urgency};
 pub use hearing::Adopted;
@@ -28,3 +30,4 @@ pub use io::{Command, Facts, Handle, Notice, Offer, Output, Polled, Step, Task, 
 pub use machine::PathMachine;
 pub use phase::{PathStart, Standing};
 pub use reviving::is_stuck;
+pub use wire::WordParts;

@@ -1,0 +1,52 @@
+//! What the stages of unmodified programs share: a case's verdict and output, and a runtime folder that goes with it.
+
+use anyhow::{Context, Result};
+use shunt_task::sh;
+use shunt_task::stages::Count;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A runtime directory, short enough for the path of a socket. What killed programs leave goes with it.
+pub struct Runtime(PathBuf);
+
+impl Runtime {
+    /// Of this process; `name` keeps stages apart.
+    pub fn make(name: &str) -> Result<Self> {
+        let path = Path::new("/tmp").join(format!("{name}-{}", std::process::id()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("{} stays: {error}", self.0.display());
+        }
+    }
+}
+
+/// Prints what came of a case, with the ends of its outputs where something is `wrong`, and counts it.
+pub fn told(name: &str, took: Duration, wrong: &[String], outputs: &[(&str, PathBuf)]) -> Count {
+    let word = if wrong.is_empty() { "ok" } else { "FAILED" };
+    println!("  {name:36} {word:7} {:6.2} s", took.as_secs_f64());
+    if wrong.is_empty() {
+        return Count::ONE;
+    }
+    wrong.iter().for_each(|line| println!("    {line}"));
+    for (side, path) in outputs {
+        if let Ok(text) = std::fs::read_to_string(path) {
+            println!("    -- {side}\n{}", sh::last_lines(&text, 40));
+        }
+    }
+    Count::of(0, 1)
+}
