@@ -93,6 +93,7 @@ impl fmt::Display for MoeFault {
             FaultKind::FenceUnproven => "an old path could not be fenced",
             FaultKind::Uncertain => "an operation may or may not have been applied",
             FaultKind::AnswerLost => "its NIC failed in the middle of an atomic",
+            FaultKind::NoMaskedAtomics => "a NIC of the job has no masked atomics",
             FaultKind::FetchNotExact => "exact fetching atomics were not set up",
             FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
         };

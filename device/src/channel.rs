@@ -215,7 +215,7 @@ impl<P: Platform> Channel<'_, P> {
     ///
     /// # Errors
     /// As [`put_nbi`](Self::put_nbi). `Overdue`: there was no path to that NIC for the first operation of kind 3 on
-    /// this channel; nothing was posted.
+    /// this channel; nothing was posted. `NoMaskedAtomics`: it is masked, and a NIC of the job has none.
     #[inline(always)]
     pub fn amo_nbi<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Result<Ticket, Fault> {
         self.tell(lanes, self.try_amo(lanes, dst, amo))
@@ -257,8 +257,8 @@ impl<P: Platform> Channel<'_, P> {
     /// # Errors
     /// `Overdue`: the request may still be executed. `AnswerLost`: the peer's NIC failed in the middle of it.
     /// `FenceUnproven`: not executed, because the home's NIC answers nothing and the home cannot move.
-    /// `FetchNotExact`: it was not set up. `BadAddress` for a word that is not one of the heap's. Else as
-    /// [`wait`](Self::wait).
+    /// `FetchNotExact`: it was not set up. `NoMaskedAtomics`: a NIC of the job has none, and the word has four bytes.
+    /// `BadAddress` for a word that is not one of the heap's. Else as [`wait`](Self::wait).
     #[inline(always)]
     pub fn fetch_exact<L: Lanes>(
         self,

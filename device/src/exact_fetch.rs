@@ -75,6 +75,10 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
         if !fetch.ptr.word_fits(HeapOffset(at), amo.bytes() as u64) {
             return told(FaultKind::BadAddress as u64, 0);
         }
+        // Of eight bytes, the owner compares and swaps for those that its NIC lacks.
+        if !fetch.ptr.has_atomic(amo.is_masked() && amo.bytes() == 4) {
+            return told(FaultKind::NoMaskedAtomics as u64, 0);
+        }
         let slot = fetch.slot();
         while !slot.lock().try_lock() {
             if fetch.switch().is_dead() {

@@ -49,6 +49,9 @@ impl<'s, P: Platform> Rma<'s, P> {
     ) -> Posted {
         let tails = match signal {
             None => 0,
+            Some((_, signal)) if !self.ptr.has_atomic(signal.is_masked()) => {
+                return Posted::refused(FaultKind::NoMaskedAtomics);
+            }
             Some((at, signal)) if self.ptr.word_fits(at, signal.bytes()) => {
                 self.signal_group().tickets(signal)
             }

@@ -24,6 +24,9 @@ impl<P: Platform> Signals<'_, P> {
         if !self.ptr.word_fits(at, signal.bytes()) {
             return Posted::refused(FaultKind::BadAddress);
         }
+        if !self.ptr.has_atomic(signal.is_masked()) {
+            return Posted::refused(FaultKind::NoMaskedAtomics);
+        }
         match signal {
             Signal::Monotone(value) => self.post_monotone(at, value),
             _ => self.post_group(at, signal),
@@ -92,6 +95,9 @@ impl<P: Platform> Signals<'_, P> {
         let too_long = count > 1 && count > self.ptr.depth();
         if !self.ptr.word_fits(dst, amo.bytes() as u64) || !result_fits || too_long {
             return Posted::refused(FaultKind::BadAddress);
+        }
+        if !self.ptr.has_atomic(amo.is_masked()) {
+            return Posted::refused(FaultKind::NoMaskedAtomics);
         }
         let word = poster.take_bound(count);
         if is_none(word) {

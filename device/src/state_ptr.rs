@@ -240,6 +240,12 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
         at.0 & (bytes - 1) == 0 && at.0 < root!(self.state, heap_bytes) & !(bytes - 1)
     }
 
+    /// Whether all NICs of the job have an atomic, which is `masked` or not.
+    #[inline(always)]
+    pub(crate) fn has_atomic(self, masked: bool) -> bool {
+        !masked || root!(self.state, plain_atomics) == 0
+    }
+
     #[inline(always)]
     pub(crate) fn words(self) -> Shared<'s, P, Channel> {
         // SAFETY: the row is below the channel count: `StatePtr` composed it.

@@ -73,6 +73,12 @@ impl Signal {
             _ => 8,
         }
     }
+
+    /// The NIC counts it with an atomic that not every NIC has.
+    #[inline(always)]
+    pub(crate) const fn is_masked(self) -> bool {
+        matches!(self, Self::Cleared32(_))
+    }
 }
 
 /// An atomic on a word of the peer's heap, aligned to its size. Executed by the NIC at the peer, atomic among all that
@@ -133,6 +139,12 @@ impl Amo {
             | Self::CompareSwap32 { .. } => 4,
             _ => 8,
         }
+    }
+
+    /// Not every NIC has it.
+    #[inline(always)]
+    pub const fn is_masked(self) -> bool {
+        !matches!(self, Self::Add64(_) | Self::CompareSwap64 { .. })
     }
 
     /// Blocks of the send queue, and tickets, that it takes.
@@ -257,6 +269,10 @@ pub enum FaultKind {
     /// Exact fetching atomics were not set up: `SHUNT_FETCH=nic`, fault tolerance is off, or the heap is in memory that
     /// its host does not reach.
     FetchNotExact = 9,
+    /// An atomic of 4 bytes, or a swap, set, and, or or xor of 8, and a NIC of the job has no masked atomics: it could
+    /// not execute it, as a backup if not now. Nothing was posted, and the channel goes on. `Channel::fetch_exact` has
+    /// those of 8 bytes executed.
+    NoMaskedAtomics = 10,
 }
 
 impl FaultKind {
@@ -273,13 +289,14 @@ impl FaultKind {
             7 => Self::BadResolution,
             8 => Self::AnswerLost,
             9 => Self::FetchNotExact,
+            10 => Self::NoMaskedAtomics,
             _ => return None,
         })
     }
 }
 
 // See `CauseKind::Unknown`.
-const _: () = assert!((FaultKind::FetchNotExact as u32) < CauseKind::Unknown as u32);
+const _: () = assert!((FaultKind::NoMaskedAtomics as u32) < CauseKind::Unknown as u32);
 
 /// A typed failure. Copied by value, no text; the host knows the names behind the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

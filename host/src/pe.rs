@@ -123,6 +123,8 @@ impl Pe {
         let mut opened = Opened::open(config, tail, rails, &gpu, bootstrap, world)?;
         let cards = opened.exchange_cards(bootstrap)?;
         let ordering = opened.agree_on_order(&cards)?;
+        let uncounted = cards.iter().any(|card| card.uncounted != 0);
+        let plain_atomics = cards.iter().any(|card| card.plain_atomics != 0);
         let shape = opened.shape(&cards);
         let plan = shape.plan();
         let control = Control::alloc(&gpu, &plan)?;
@@ -149,7 +151,8 @@ impl Pe {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
             tail,
-            fetch_exact: exact && config.fetch == FetchMode::Exact,
+            plain_atomics,
+            fetch_exact: exact && (config.fetch == FetchMode::Exact || uncounted),
             peer_heap: &peer_heap,
             rails_of: &rails_of,
             log2_chunk: config.log2_chunk,
@@ -307,6 +310,8 @@ impl Opened {
             log2_chunk: self.config.log2_chunk,
             ordering: stance(&self.rails).to_raw(),
             fetch: u32::from(self.tail.fetch != 0),
+            plain_atomics: u32::from(self.rails.iter().any(|rail| !rail.caps.atomics.masked)),
+            uncounted: u32::from(self.rails.iter().any(|rail| !rail.truth_holds)),
             heap_base: self.heap.span().address,
             heap_bytes: self.config.heap_bytes,
             draw: self.draw,

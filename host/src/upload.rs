@@ -21,6 +21,8 @@ pub struct Contents<'a> {
     pub tail: HeapTail,
     /// Host calls have the owner of a word execute every atomic.
     pub fetch_exact: bool,
+    /// A NIC of the job has no masked atomics.
+    pub plain_atomics: bool,
     /// What the job may use of it.
     pub heap_bytes: u64,
     /// First address of each PE's heap.
@@ -96,7 +98,7 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         },
         fetch: contents.tail.fetch,
         fetch_exact: contents.fetch_exact as u32,
-        reserved2: 0,
+        plain_atomics: contents.plain_atomics as u32,
         hot: at(&side.hot),
         reserved3: [0; 4],
     }

@@ -1,7 +1,7 @@
 //! Rails and whole PEs on soft NICs, in real time: an engine thread, and a thread for each PE.
 
-use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
+use shunt_device::{Amo, Device};
 use shunt_host::agent::command_queue::CommandQueue;
 use shunt_host::agent::nic_job::{Job, JobId, Outcome, Urgency};
 use shunt_host::agent::supervisor::Supervisor;
@@ -15,7 +15,7 @@ use shunt_host::events::{Sink, Told};
 use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span, Split};
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
-use shunt_host::rail::{HeapShape, Rail, RailOptions};
+use shunt_host::rail::{FetchError, FetchPatience, HeapShape, Rail, RailOptions};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::qp::{self, State};
 use shunt_layout::state::OrderPolicy;
@@ -762,11 +762,38 @@ fn a_nic_without_masked_atomics_is_proved_without_them_and_says_so() {
     let said = shunt_host::rail::remarks(&[Arc::new(rail)]);
     assert_eq!(
         said,
-        [
-            "mlx5_0: it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, fail with the \
-          NIC's syndrome; SHUNT_ORDERING=unordered is refused"
-        ]
+        ["mlx5_0: it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, are \
+          refused where they are posted; SHUNT_ORDERING=unordered is refused"]
     );
+}
+
+/// Of eight bytes: to compare and swap for one of four would undo what is written to the other four meanwhile.
+#[test]
+fn a_nic_without_masked_atomics_compares_and_swaps_for_them() {
+    let machine = Machine::new(1, 1, |config| config.profile.atomics.operations = 3);
+    let heap = OwnedSpan::alloc(&heap_memory(), 4096, Placement::Heap).unwrap();
+    let mut rail = machine.rail(0);
+    rail.register_heap(&heap, HeapShape::whole(12)).unwrap();
+    let patience = FetchPatience::of(PATIENT_NS, PATIENT_NS);
+    let fetch = |amo| rail.fetch(amo, 8, 12, patience);
+    let (old, new) = (0x1234_5678_9abc_def0_u64, 0xff00_ff00_ff00_ff00);
+    for (amo, after) in [
+        (Amo::Set64(new), new),
+        (Amo::Swap64(new), new),
+        (Amo::And64(new), old & new),
+        (Amo::Or64(new), old | new),
+        (Amo::Xor64(new), old ^ new),
+        (Amo::Add64(new), old.wrapping_add(new)),
+        (Amo::CompareSwap64 { expect: old, new }, new),
+    ] {
+        let before = fetch(Amo::Add64(0)).unwrap();
+        assert_eq!(fetch(Amo::CompareSwap64 { expect: before, new: old }), Ok(before));
+        assert_eq!(fetch(amo), Ok(old), "{amo:?}");
+        assert_eq!(fetch(Amo::Add64(0)), Ok(after), "{amo:?}");
+    }
+    for amo in [Amo::Add32(1), Amo::Set32(1), Amo::CompareSwap32 { expect: 0, new: 1 }] {
+        assert_eq!(fetch(amo), Err(FetchError::NoAtomic), "{amo:?}");
+    }
 }
 
 /// A NIC in real-time mode refuses the free-running clock that was always asked for.

@@ -50,6 +50,7 @@ enum {
     SHUNT_BAD_RESOLUTION = 7,
     SHUNT_ANSWER_LOST = 8,
     SHUNT_FETCH_NOT_EXACT = 9,
+    SHUNT_NO_MASKED_ATOMICS = 10,
     /* shunt_root holds no device state of this version. */
     SHUNT_MISMATCH = 0x100,
     /* Of shunt_test: not yet. */

@@ -155,6 +155,7 @@ mod tests {
             FaultKind::BadResolution,
             FaultKind::AnswerLost,
             FaultKind::FetchNotExact,
+            FaultKind::NoMaskedAtomics,
         ] {
             assert!(![STATUS_OK, STATUS_ABI_MISMATCH].contains(&(kind as u32)), "{kind:?}");
         }

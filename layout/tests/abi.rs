@@ -136,7 +136,7 @@ fn structures(mut out: &mut Vec<String>) {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, reserved2,
+        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, plain_atomics,
         mirrors, homes, hot, reserved3,
     });
     structure!(out, Switch {

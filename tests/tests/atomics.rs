@@ -321,3 +321,37 @@ fn a_ticket_in_the_middle_of_a_wide_atomic_is_harmless() {
     assert_eq!(load(cluster.pe(1).heap().address), 99);
     assert_eq!(cluster.records().len(), 0);
 }
+
+/// A channel left one path after the other because of a NIC's "opcode not supported", and none of them carried it.
+#[test]
+fn what_a_nic_has_no_atomic_for_is_refused_where_it_is_posted_and_the_channel_goes_on() {
+    let spec = RunSpec { profile: "vf".into(), exact: 1, ..RunSpec::default() };
+    let cluster = Cluster::start(&spec);
+    let task = cluster.spawn("refused", 0, |kernel| {
+        let (channel, word) = (kernel.device().channel(1, 0), HeapOffset(64));
+        let deadline = || Deadline::after(kernel.world.now(), 1_000_000_000);
+        let kind = |fault: Fault| fault.kind;
+        let refused = [
+            channel.amo_nbi(Solo, word, Amo::Set64(7)).map(|_| ()).map_err(kind),
+            channel.amo_nbi(Solo, word, Amo::Add32(7)).map(|_| ()).map_err(kind),
+            channel.amo_fetch_nbi(Solo, word, Amo::Or64(7), HeapOffset(1024)).map(|_| ()).map_err(kind),
+            channel.signal_nbi(Solo, word, Signal::Cleared32(7)).map(|_| ()).map_err(kind),
+            channel
+                .put_signal_nbi(Solo, Put { dst: word, src: word, bytes: 8 }, word, Signal::Cleared32(7))
+                .map(|_| ())
+                .map_err(kind),
+            channel.fetch_exact(Solo, word, Amo::Swap32(7), deadline()).map(|_| ()).map_err(kind),
+        ];
+        assert_eq!(refused, [Err(FaultKind::NoMaskedAtomics); 6]);
+        // Those that it has, and those that the word's owner puts together.
+        channel.amo_nbi(Solo, word, Amo::Add64(5)).map_err(kind)?;
+        channel.signal_nbi(Solo, word, Signal::Add(6)).map_err(kind)?;
+        channel.quiet(Solo, deadline()).map_err(kind)?;
+        let olds = [Amo::Swap64(0xf0), Amo::Or64(0x0f), Amo::And64(0x3c), Amo::Xor64(1)]
+            .map(|amo| channel.fetch_exact(Solo, word, amo, deadline()).map_err(kind));
+        assert_eq!(olds, [Ok(11), Ok(0xf0), Ok(0xff), Ok(0x3c)]);
+        Ok::<(), FaultKind>(())
+    });
+    assert_eq!(cluster.sim.finish(&task), Ok(()));
+    assert_eq!((load(cluster.pe(1).heap().address + 64), cluster.records().len()), (0x3d, 0));
+}

@@ -39,7 +39,7 @@ fn halves() -> impl Strategy<Value = HalfCard> {
 fn cards() -> impl Strategy<Value = PeCard> {
     let keys = || prop::collection::vec(any::<u32>(), 0..9);
     let keyed = (rails(), (0u32..1 << 24, (keys(), keys())));
-    let words = (any::<[u32; 6]>(), any::<[u64; 2]>(), any::<[u8; 16]>());
+    let words = (any::<[u32; 9]>(), any::<[u64; 2]>(), any::<[u8; 16]>());
     (words, prop::collection::vec(keyed, 0..5)).prop_map(|((words, heap, draw), keyed)| {
         let (rails, keyed): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
         let (datagrams, keys): (_, Vec<_>) = keyed.into_iter().unzip();
@@ -51,7 +51,9 @@ fn cards() -> impl Strategy<Value = PeCard> {
             log_depth: words[3],
             log2_chunk: words[4],
             ordering: words[5],
-            fetch: 1,
+            fetch: words[6],
+            plain_atomics: words[7],
+            uncounted: words[8],
             heap_base: heap[0],
             heap_bytes: heap[1],
             draw,

@@ -24,6 +24,7 @@ impl Unit {
             }
             FaultKind::Uncertain => "it is not known whether an operation was applied",
             FaultKind::AnswerLost => "the peer's NIC failed in the middle of an exact atomic",
+            FaultKind::NoMaskedAtomics => "a NIC of the job has no masked atomics",
             FaultKind::FetchNotExact => "exact fetching atomics were not set up",
             FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
         };
@@ -105,6 +106,9 @@ fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
         FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
         FaultKind::Uncertain | FaultKind::AnswerLost => Some(Failing::Uncertain),
         // A wait that ran out, or an answer that nobody asked for.
-        FaultKind::Overdue | FaultKind::BadResolution | FaultKind::FetchNotExact => None,
+        FaultKind::Overdue
+        | FaultKind::BadResolution
+        | FaultKind::FetchNotExact
+        | FaultKind::NoMaskedAtomics => None,
     }
 }

@@ -135,7 +135,11 @@ impl FetchWork {
             Ok(value) => FetchReply::new(number, value, FetchStatus::Done),
             Err(FetchError::NotExecuted(error)) => return Err(error),
             // No other NIC would have it: as an address outside of the heap.
-            Err(FetchError::NoWord) => FetchReply::new(number, 0, FetchStatus::Refused),
+            Err(FetchError::NoWord | FetchError::NoAtomic) => {
+                FetchReply::new(number, 0, FetchStatus::Refused)
+            }
+            // It stays due.
+            Err(FetchError::Contended) => return Ok(true),
             Err(FetchError::Unknown(_)) => FetchReply::new(number, 0, FetchStatus::Unknown),
         };
         words.reply(row, reply);

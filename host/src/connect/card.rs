@@ -26,6 +26,10 @@ pub struct PeCard {
     pub ordering: u32,
     /// 1: there is room behind the heap for exact fetching atomics.
     pub fetch: u32,
+    /// 1: one of its NICs has no masked atomics.
+    pub plain_atomics: u32,
+    /// 1: the count of one of its NICs proves nothing.
+    pub uncounted: u32,
     /// First address of the heap.
     pub heap_base: u64,
     /// Its length.
@@ -47,7 +51,7 @@ impl PeCard {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::header(PE_MAGIC);
         let shape = [self.pe, self.channels_per_pe, self.backups, self.log_depth, self.log2_chunk];
-        let shape = shape.into_iter().chain([self.ordering, self.fetch]);
+        let shape = shape.into_iter().chain([self.ordering, self.fetch, self.plain_atomics, self.uncounted]);
         shape.for_each(|value| writer.u32(value));
         writer.u64(self.heap_base);
         writer.u64(self.heap_bytes);
@@ -76,6 +80,8 @@ impl PeCard {
             log2_chunk: reader.u32("log2_chunk")?,
             ordering: reader.u32("ordering")?,
             fetch: reader.u32("fetch")?,
+            plain_atomics: reader.u32("plain_atomics")?,
+            uncounted: reader.u32("uncounted")?,
             heap_base: reader.u64("heap_base")?,
             heap_bytes: reader.u64("heap_bytes")?,
             draw: reader.take("draw")?,
@@ -181,6 +187,8 @@ mod tests {
             log2_chunk: 20,
             ordering: 1,
             fetch: 1,
+            plain_atomics: 1,
+            uncounted: 0,
             heap_base: 0x1000,
             heap_bytes: 1 << 21,
             draw: *b"sixteen bytes...",

@@ -212,10 +212,11 @@ pub struct DeviceState {
     /// row (PE, channel), and behind them `[u64; pe_count * channels_per_pe]`, the number of the newest request of each
     /// row. The same on every PE; 0: there is none.
     pub fetch: u64,
-    /// 1: host calls have the owner of a word execute every atomic. 0: those whose answer is wanted.
+    /// 1: host calls have the owner of a word execute every atomic, which was asked for, or is needed: a NIC of the job
+    /// keeps no count that says whether it executed one. 0: those whose answer is wanted.
     pub fetch_exact: u32,
-    /// Unused, zero.
-    pub reserved2: u32,
+    /// 1: a NIC of the job has no masked atomics, so that nobody posts one. 0: all have them.
+    pub plain_atomics: u32,
     /// `[Mirror; pe_count * channels_per_pe]`.
     pub mirrors: u64,
     /// `[HomeWord; pe_count * channels_per_pe]`: where the words that many write are at home, by the agent. In a row

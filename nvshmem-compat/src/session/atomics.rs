@@ -112,6 +112,8 @@ impl Session {
             match rail.fetch(amo, offset, log2_chunk, patience) {
                 Ok(value) => return Ok(value),
                 Err(FetchError::NotExecuted(error)) => refusals.push(error.to_string()),
+                Err(FetchError::NoAtomic) => refusals.push("it has no masked atomics".to_owned()),
+                Err(FetchError::Contended) => refusals.push("others keep changing the word".to_owned()),
                 Err(FetchError::NoWord) => refusals.push("no key covers it".to_owned()),
                 Err(FetchError::Unknown(error)) => {
                     return Err(Failure::OwnAtomic { uncertain: true, why: error.to_string() });
@@ -156,13 +158,14 @@ impl Session {
     /// No such PE or word, or a channel that carries nothing.
     pub fn change(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<(), Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
-        if self.owners_execute(pe, Wanted::Nothing) {
+        let amo = change.amo(bytes);
+        if self.owners_execute(pe, Wanted::Nothing, amo) {
             return self.change_exactly(pe, offset, bytes, change).map(|_| ());
         }
         if pe == self.me() {
             return self.change_here(at, bytes, change).map(|_| ());
         }
-        let (channel, amo) = (self.peers.channel(pe), change.amo(bytes));
+        let channel = self.peers.channel(pe);
         let post = |_| channel.amo_nbi(Solo, HeapOffset(offset), amo);
         self.peers.patiently(|| format!("a path for atomics to PE {pe}"), post).map(|_| ())
     }
@@ -174,7 +177,7 @@ impl Session {
     pub fn signal(&self, at: u64, change: Change, pe: i32) -> Result<(), Failure> {
         let (peer, offset) = self.word(at, 8, pe)?;
         let Change::Add(value) = change else { return self.change(at, 8, change, pe) };
-        if peer == self.me() || self.owners_execute(peer, Wanted::Nothing) {
+        if peer == self.me() || self.owners_execute(peer, Wanted::Nothing, change.amo(8)) {
             return self.change(at, 8, change, pe);
         }
         let channel = self.peers.channel(peer);
@@ -184,11 +187,13 @@ impl Session {
 
     /// Whether the owner of a word executes it: where it can, and the NIC would not do as well. A processor's own
     /// changes are not atomic among those of NICs, so the owner's agent makes them, too: a store among them, which a
-    /// NIC that has read the word and not yet written it would lose.
-    fn owners_execute(&self, pe: u32, wanted: Wanted) -> bool {
+    /// NIC that has read the word and not yet written it would lose. And one that not every NIC has: the owner compares
+    /// and swaps for it.
+    fn owners_execute(&self, pe: u32, wanted: Wanted, amo: Amo) -> bool {
         let root = self.peers.pe().root();
         let own = pe == self.me();
-        root.fetch != 0 && (root.fetch_exact != 0 || own || wanted == Wanted::OldValue)
+        let lacked = root.plain_atomics != 0 && amo.is_masked();
+        root.fetch != 0 && (root.fetch_exact != 0 || own || lacked || wanted == Wanted::OldValue)
     }
 
     /// Changes a word and answers with what it was.
@@ -197,7 +202,8 @@ impl Session {
     /// As [`Session::change`].
     pub fn fetch(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<u64, Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
-        if self.owners_execute(pe, Wanted::OldValue) {
+        let amo = change.amo(bytes);
+        if self.owners_execute(pe, Wanted::OldValue, amo) {
             return self.change_exactly(pe, offset, bytes, change);
         }
         if pe == self.me() {
@@ -205,7 +211,7 @@ impl Session {
         }
         // One answer at a time.
         let _stage = lock(&self.stage);
-        let (channel, amo) = (self.peers.channel(pe), change.amo(bytes));
+        let channel = self.peers.channel(pe);
         let answer = HeapOffset(self.map.answer);
         let post = |_| channel.amo_fetch_nbi(Solo, HeapOffset(offset), amo, answer);
         let ticket = self.peers.patiently(|| format!("a path for atomics to PE {pe}"), post)?;

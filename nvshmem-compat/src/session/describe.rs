@@ -26,6 +26,10 @@ const fn what(kind: FaultKind) -> &'static str {
         FaultKind::AnswerLost => {
             "its NIC failed in the middle of an atomic, and it is not known whether it was applied"
         }
+        FaultKind::NoMaskedAtomics => {
+            "a NIC of the job has no masked atomics: expected add or compare-and-swap of 8 bytes, or with \
+             SHUNT_FETCH other than nic any host call of 8 bytes, got another one"
+        }
         FaultKind::FetchNotExact => "exact fetching atomics were not set up",
         FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
     }

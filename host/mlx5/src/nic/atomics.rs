@@ -77,8 +77,8 @@ impl Atomics {
     /// What is weaker on this NIC, for the log; `None` if nothing is.
     pub fn weaker(self) -> Option<&'static str> {
         (!self.masked).then_some(
-            "it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, fail with the NIC's \
-             syndrome; SHUNT_ORDERING=unordered is refused",
+            "it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, are refused where they \
+             are posted; SHUNT_ORDERING=unordered is refused",
         )
     }
 }

@@ -19,6 +19,10 @@ pub enum FetchError {
     Unknown(NicError),
     /// There is no such word: no key covers it.
     NoWord,
+    /// The NIC has no masked atomics, and what it has does not do instead.
+    NoAtomic,
+    /// Not executed: others changed the word before each of the comparisons that stand for a masked atomic.
+    Contended,
 }
 
 /// How long an atomic without an answer is waited for.
@@ -52,6 +56,21 @@ const _: () = assert!(TUNING.rnr_retry < 7, "7 is without a limit");
 /// Where in the answer's memory the mark of the last request lies.
 const MARK_AT: u64 = 8;
 
+/// Comparisons for one masked atomic, on a NIC that has none.
+const COMPARISONS_MAX: u32 = 64;
+
+/// What a word of 8 bytes becomes; none of an atomic of 4 bytes: a NIC that compares and swaps all 8 would undo what is
+/// written to the other 4 meanwhile.
+const fn replaced(amo: Amo, old: u64) -> Option<u64> {
+    match amo {
+        Amo::Set64(value) | Amo::Swap64(value) => Some(value),
+        Amo::And64(bits) => Some(old & bits),
+        Amo::Or64(bits) => Some(old | bits),
+        Amo::Xor64(bits) => Some(old ^ bits),
+        _ => None,
+    }
+}
+
 /// True if a responder in ERR has executed `before` messages and at most the mark that follows them.
 fn counts_to(truth: &QpTruth, before: u32) -> bool {
     truth.state == Some(State::Err) && truth.rmsn.wrapping_sub(before) & MASK_24 <= 1
@@ -59,7 +78,8 @@ fn counts_to(truth: &QpTruth, before: u32) -> bool {
 
 impl Rail {
     /// Executes an atomic on the word at a heap offset, where a key covers `1 << log2_chunk` bytes; answers with what
-    /// the word was. Ends by its deadline. One that fails is fenced: its pair is in ERR, or its NIC is gone.
+    /// the word was. A masked one of 8 bytes is a comparison and a swap where the NIC has none. Ends by its deadline.
+    /// One that fails is fenced: its pair is in ERR, or its NIC is gone.
     ///
     /// # Errors
     /// [`FetchError`].
@@ -71,6 +91,31 @@ impl Rail {
         patience: FetchPatience,
     ) -> Result<u64, FetchError> {
         let mut guard = self.fetch.lock(&*self.world);
+        let mut execute = |amo| self.fetch_by_nic(&mut guard, amo, at, log2_chunk, patience);
+        if self.caps.atomics.masked || !amo.is_masked() {
+            return execute(amo);
+        }
+        replaced(amo, 0).ok_or(FetchError::NoAtomic)?;
+        let mut old = execute(Amo::Add64(0))?;
+        for _ in 0..COMPARISONS_MAX {
+            let Some(new) = replaced(amo, old) else { break };
+            match execute(Amo::CompareSwap64 { expect: old, new })? {
+                met if met == old => return Ok(old),
+                met => old = met,
+            }
+        }
+        Err(FetchError::Contended)
+    }
+
+    /// Has the NIC execute what it has.
+    fn fetch_by_nic(
+        &self,
+        guard: &mut FetchPair,
+        amo: Amo,
+        at: u64,
+        log2_chunk: u32,
+        patience: FetchPatience,
+    ) -> Result<u64, FetchError> {
         let Some(heap) = self.heap.as_ref() else {
             let nic = self.name.clone();
             let cure = "register_heap comes before the first fetch";
@@ -81,7 +126,7 @@ impl Rail {
         let rkey_be = heap.key_be(at >> log2_chunk).ok_or(FetchError::NoWord)?;
         guard.number += 1;
         let number = guard.number;
-        let pair = self.fetch_pair(&mut guard).map_err(FetchError::NotExecuted)?;
+        let pair = self.fetch_pair(guard).map_err(FetchError::NotExecuted)?;
         let answer = self.private.answer().address;
         let (lkey_be, remote) = (self.private.key_be(), heap.address() + at);
         // Executed before the atomic: while it is not there, that was not executed either.
@@ -90,8 +135,8 @@ impl Rail {
         pair.producer.post(&*self.world, Request::Atomic { amo, answer, lkey_be, remote, rkey_be });
         let before = guard.posted;
         guard.posted += 2;
-        if let Err(error) = self.wait_fetched(&mut guard, self.options.flush_ns) {
-            self.stop_fetch(&mut guard, before, patience, error)?;
+        if let Err(error) = self.wait_fetched(guard, self.options.flush_ns) {
+            self.stop_fetch(guard, before, patience, error)?;
         }
         let word = self.word(answer).map_err(FetchError::Unknown)?;
         // A NIC writes answers of four bytes big-endian.
