@@ -338,6 +338,7 @@ mod tests {
             heap: Span { address: 0x7000_0000, bytes: (1 << 20) + 4 * 16 },
             heap_bytes: 1 << 20,
             tail: HeapTail::new(1 << 20, 4, false),
+            plain_atomics: false,
             fetch_exact: false,
             peer_heap: &[0x6000_0000, 0x7000_0000],
             rails_of: &[1, 2],

@@ -16,6 +16,15 @@ const PAUSE_DOUBLINGS: u32 = 5;
 /// An agent does not sleep for so long after a request was served: its requester often has another one.
 const AWAKE: Nanos = Nanos::micros(200);
 
+/// Requests that one job executes at most: a fence may wait behind it.
+pub const EXECUTED_MAX: u32 = 16;
+
+/// The PE whose request is looked at first in the job after one that began with `first`. Jobs begin with each in turn
+/// where one may not get to all of them: those of the first PEs would leave the others no time.
+pub fn next_first(first: u32, pes: u32) -> u32 {
+    if pes <= EXECUTED_MAX { 0 } else { (first + EXECUTED_MAX) % pes }
+}
+
 /// What is to become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -112,6 +121,8 @@ pub struct FetchServer {
     /// By row: the newest number that is known to be answered.
     served: Vec<u64>,
     awake_until: Nanos,
+    /// By channel index: the PE that the next job begins with.
+    first: Vec<u32>,
 }
 
 impl FetchServer {
@@ -121,6 +132,7 @@ impl FetchServer {
             channels: vec![Requests::default(); channels],
             served: vec![0; rows],
             awake_until: Nanos::ZERO,
+            first: vec![0; channels],
         }
     }
 
@@ -140,9 +152,14 @@ impl FetchServer {
         }
     }
 
-    /// True if a worker is to be told of a channel index now. It counts as told.
-    pub fn give(&mut self, now: Nanos, channel: usize, moving: bool) -> bool {
-        self.channels[channel].give(now, moving)
+    /// The PE to begin with, if a worker is to be told of a channel index now. It counts as told.
+    pub fn give(&mut self, now: Nanos, channel: usize, moving: bool) -> Option<u32> {
+        let pes = (self.served.len() / self.channels.len()) as u32;
+        self.channels[channel].give(now, moving).then(|| {
+            let first = self.first[channel];
+            self.first[channel] = next_first(first, pes);
+            first
+        })
     }
 
     /// The worker is done with a channel index.
@@ -211,22 +228,37 @@ mod tests {
             server.scan(at(0), |row| numbers[row], |row| replied[row]);
         };
         scan(&mut server, [0, 1, 0, 0], [0; 4]);
-        assert!(!server.give(at(0), 0, false), "nothing is due there");
-        assert!(server.give(at(0), 1, false) && server.is_awake(at(0)));
+        assert!(server.give(at(0), 0, false).is_none(), "nothing is due there");
+        assert!(server.give(at(0), 1, false).is_some() && server.is_awake(at(0)));
         scan(&mut server, [0, 1, 0, 1], [0; 4]);
-        assert!(!server.give(at(1), 1, false), "it is given");
+        assert!(server.give(at(1), 1, false).is_none(), "it is given");
         server.failed(at(1), 1);
         scan(&mut server, [0, 1, 0, 1], [0; 4]);
-        assert!(!server.give(at(2), 1, false), "it rests");
+        assert!(server.give(at(2), 1, false).is_none(), "it rests");
         scan(&mut server, [0, 1, 0, 1], [0; 4]);
-        assert!(!server.give(at(1500), 1, true), "its home moves");
+        assert!(server.give(at(1500), 1, true).is_none(), "its home moves");
         scan(&mut server, [0, 1, 0, 1], [0; 4]);
-        assert!(server.give(at(1500), 1, false));
+        assert!(server.give(at(1500), 1, false).is_some());
         assert!(server.is_overdue(at(1500), 1, at(1500)) && !server.is_overdue(at(1500), 1, at(1501)));
         server.worked(at(1501), 1);
         assert!(!server.is_overdue(at(9999), 1, at(1)), "it was served");
         scan(&mut server, [0, 1, 0, 1], [0, 1, 0, 1]);
-        assert!(!server.give(at(1502), 1, false), "both are answered");
+        assert!(server.give(at(1502), 1, false).is_none(), "both are answered");
         assert!(server.is_awake(at(1600)) && !server.is_awake(at(1800)));
+    }
+
+    /// The sixteen first PEs always had another request, and those behind them waited until it was too late.
+    #[test]
+    fn every_pe_comes_first_before_long() {
+        for pes in [17, 18, 32, 1000] {
+            let mut first = 0;
+            let mut looked: std::collections::BTreeSet<u32> = (0..EXECUTED_MAX).collect();
+            for _ in 0..pes {
+                first = next_first(first, pes);
+                looked.extend((first..first + EXECUTED_MAX).map(|pe| pe % pes));
+            }
+            assert_eq!(looked.len() as u32, pes, "of {pes}");
+        }
+        assert_eq!(next_first(0, EXECUTED_MAX), 0, "one job gets to all");
     }
 }

@@ -1,6 +1,6 @@
 //! The memory of exact fetching atomics, as the agent and its workers see it: the rows behind this PE's heap.
 
-use super::fetch_server::{Due, due};
+use super::fetch_server::{Due, EXECUTED_MAX, due};
 use crate::error::NicError;
 use crate::rail::{FetchError, FetchPatience, Rail};
 use shunt_device::platform::Platform;
@@ -9,9 +9,6 @@ use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{DeviceState, FetchReply, FetchRequest, FetchSlot, FetchStatus, HomeWord};
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
-
-/// Requests that one job executes at most: a fence may wait behind it.
-const EXECUTED_MAX: u32 = 16;
 
 /// The rows of a PE, and where its homes are told.
 #[derive(Clone)]
@@ -116,6 +113,8 @@ impl FetchWords {
 pub(super) struct FetchWork {
     pub(super) words: FetchWords,
     pub(super) channel: u32,
+    /// The PE whose request is looked at first.
+    pub(super) first: u32,
     pub(super) patience: FetchPatience,
 }
 
@@ -149,8 +148,8 @@ impl FetchWork {
 
 impl super::nic_job::Work for FetchWork {
     fn run(&self, rail: &Rail) -> Result<(), NicError> {
-        let (per, mut executed) = (self.words.root.channels_per_pe, 0);
-        for pe in 0..self.words.root.pe_count {
+        let (per, pes, mut executed) = (self.words.root.channels_per_pe, self.words.root.pe_count, 0);
+        for pe in (self.first..pes).chain(0..self.first) {
             // A home that has moved is another rail's.
             let moved = self.words.home(self.channel) != rail.index && !Mutant::FetchHomeNotAwaited.on();
             if executed == EXECUTED_MAX || moved {

@@ -39,8 +39,8 @@ fn give(recovery: &mut Recovery, now: Nanos, channel: u32) {
     let give_up = Nanos::new(recovery.channels.words.root().policy.give_up_ns).max(GIVE_UP);
     let patience = FetchPatience::of(recovery.engine.timing.lifetime.get(), give_up.get());
     let Some((server, words)) = &mut recovery.channels.fetches else { return };
-    if server.give(now, channel as usize, moving) {
-        let work = FetchWork { words: words.clone(), channel, patience };
+    if let Some(first) = server.give(now, channel as usize, moving) {
+        let work = FetchWork { words: words.clone(), channel, first, patience };
         recovery.engine.nics.submit(rail, Urgency::Peer, channel as usize, Job::Work(Box::new(work)));
     } else if server.is_given(channel as usize) && recovery.engine.nic_is_silent(rail) {
         // Its NIC answers nothing: the requests are served at another one.
