@@ -15,7 +15,7 @@ fn syndrome_text(raw: u32) -> String {
     }
 }
 
-const fn what(kind: FaultKind) -> &'static str {
+pub(super) const fn what(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Completion => "an error completion",
         FaultKind::Overdue => "no completion in time",

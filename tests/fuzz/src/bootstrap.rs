@@ -119,6 +119,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         log2_chunk: 20,
         ordering: 0,
         fetch: 1,
+        plain_atomics: 1,
+        uncounted: 0,
         heap_base: 1 << 40,
         heap_bytes: 1 << 30,
         draw: [5; 16],
