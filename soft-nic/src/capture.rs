@@ -1,8 +1,8 @@
 //! What crosses a fabric, written down for Wireshark: a pcap file of whole frames, with times in nanoseconds.
 
-use crate::config::NicConfig;
-use crate::packet::{Body, Packet};
-use crate::wire::{self, Addresses, Outer, ROCE_PORT};
+use shunt_soft_hca::config::NicConfig;
+use shunt_soft_wire::frame::{self, Addresses, Outer, ROCE_PORT};
+use shunt_soft_wire::packet::{Body, Packet};
 use std::io::{self, Write};
 
 /// pcap, times in nanoseconds.
@@ -97,7 +97,7 @@ impl Capture {
         let is_mapped = [packet.source, destination].iter().all(|gid| gid >> 32 == 0xffff);
         let udp = Outer::Udp { source_port: ROCE_PORT, destination_port: ROCE_PORT };
         let outer = if is_mapped { udp } else { Outer::Grh };
-        self.record(now, |buffer| wire::encode(packet, &addresses, outer, buffer));
+        self.record(now, |buffer| frame::encode(packet, &addresses, outer, buffer));
     }
 
     /// How it goes.

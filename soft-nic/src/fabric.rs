@@ -1,14 +1,14 @@
 //! All NICs of a job, the link between them, and the plan of faults.
 
 use crate::capture::{Capture, CaptureReport};
-use crate::fault::{FaultKind, FaultReport, Plan, Planned, RailAt, Step};
 use crate::network::Network;
-use crate::nic::SoftNic;
-use crate::packet::Packet;
-use crate::remote_nics::RemoteNics;
-use crate::step_context::WordWatch;
-use crate::uplink::{Uplink, UplinkCounters, UplinkError};
 use crate::uplink_gateway::UplinkGateway;
+use shunt_soft_fault::{FaultKind, FaultReport, Plan, Planned, RailAt, Step};
+use shunt_soft_hca::nic::SoftNic;
+use shunt_soft_hca::step_context::WordWatch;
+use shunt_soft_wire::packet::Packet;
+use shunt_soft_wire::remote_nics::RemoteNics;
+use shunt_soft_wire::uplink::{Uplink, UplinkCounters, UplinkError};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 

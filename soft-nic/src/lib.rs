@@ -1,35 +1,26 @@
 //! A ConnectX in software.
 //!
+//! The NICs of a job, and what is between them:
+//!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`config`] | one NIC's identity, latencies and quirks |
-//! | [`profile`] | what one kind of device refuses, reports and does otherwise |
-//! | [`nic`] | a NIC: how it is driven; sans-IO, time is an argument |
-//! | [`command`], `status` | firmware mailboxes: parsed, executed one at a time, answered with status codes |
-//! | `hca` | the data path: objects and units, and the steps that move work through them |
-//! | `object_table`, `doorbell_page` | objects by number; doorbell registers, and who rings in which page |
-//! | `qp`, `endpoint` | a queue pair: two halves, and what they share |
-//! | `requester` | the half that sends, of `send_queue`, `fetch`, `in_flight`, `request`, `retry`, `window_share` |
-//! | `responder` | the half that answers, of `arriving`, `answers`, `receive_queue`, `datagram` |
-//! | `units` | what the queue pairs of a NIC share: memory, placement, completions, events, timers, turns |
-//! | `shared_receive`, `scatter_list` | pools of receive WQEs; where a message may land |
-//! | `completion_queue`, `cq_arm` | completions, and the events they raise |
-//! | `memory`, `dma`, `atomic` | umems and keys; gather and scatter lists; read, change and write |
-//! | `placement` | when an executed write becomes visible in memory |
-//! | `transmit_scheduler`, `port` | whose turn it is to send, and how fast; the link |
-//! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
 //! | [`fabric`], `network` | all NICs of a job and the plan of faults; what carries packets between them |
-//! | `link`, `step_context`, `scheduler` | packets on their way; what NICs share in a step; who has something due |
+//! | `link`, `scheduler` | packets on their way, and what faults of ports do to them; who has something due |
+//! | `uplink_gateway` | frames to and from NICs of other processes |
 //! | [`engine`] | real time: one thread that steps a fabric |
-//! | [`wire`] | packets as frames, for NICs that do not share a process |
-//! | [`uplink`], `uplink_gateway`, `remote_nics` | the way to NICs of other processes, and what is known of them |
-//! | `congestion` | how much may be under way to a destination that loses what it cannot hold |
 //! | `capture` | what crosses a fabric, as a pcap file |
-//! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
-//! The crate knows the wire and the PRM, nothing of hosts or devices. Each type owns its state. A queue pair at work
-//! has the units of its NIC and nothing of other queue pairs. Arrows between modules point one way: `fabric`,
-//! `network`, `nic`, `command`, `hca`, `qp`, its halves, `endpoint`, `units`, and what those stand on.
+//! It stands on three crates, whose modules have names here as well:
+//!
+//! | crate | what it is | modules here |
+//! | --- | --- | --- |
+//! | [`shunt_soft_hca`] | one NIC, sans-IO | [`nic`], [`command`], [`config`], [`profile`], [`trace`] |
+//! | [`shunt_soft_wire`] | what NICs exchange, and the way out of a process | [`packet`], [`wire`], [`uplink`] |
+//! | [`shunt_soft_fault`] | faults and sabotage: the list, its grammar, plans, hits | [`fault`] |
+//!
+//! They know the wire and the PRM, nothing of hosts or devices. A NIC knows no other one and no plan: the fabric hands
+//! it packets and puts faults on it. Arrows between modules point one way: `engine`, `fabric`, `network`, and what
+//! those stand on.
 //!
 //! # What is modelled
 //!
@@ -94,71 +85,28 @@
 //! # Ok::<(), shunt_soft_nic::UplinkError>(())
 //! ```
 
-mod answers;
-mod arriving;
-mod atomic;
 mod capture;
-pub mod command;
-mod completion_queue;
-pub mod config;
-mod congestion;
-mod counters;
-mod cq_arm;
-mod datagram;
-mod dma;
-mod doorbell_page;
-mod endpoint;
 pub mod engine;
-mod event;
 pub mod fabric;
-pub mod fault;
-mod fetch;
-mod hca;
-mod in_flight;
 mod link;
-mod memory;
 mod network;
-pub mod nic;
-mod object_table;
-pub mod packet;
-mod placement;
-mod port;
-pub mod profile;
-mod psn;
-mod qp;
-mod receive_queue;
-mod remote_nics;
-mod request;
-mod requester;
-mod responder;
-mod retry;
-mod scatter_list;
 mod scheduler;
-mod send_queue;
-mod shared_receive;
-mod status;
-mod step_context;
-mod timer;
-pub mod trace;
-mod transmit_scheduler;
-mod units;
-pub mod uplink;
 mod uplink_gateway;
-mod window_share;
-pub mod wire;
 
 pub use capture::CaptureReport;
-pub use command::CommandId;
-pub use config::{AtomicCount, LinkLayer, NicConfig, Quirks};
-pub use counters::Counters;
-pub use doorbell_page::Uar;
 pub use engine::{Clock, Engine, SharedFabric};
 pub use fabric::{Fabric, FabricConfig, NicId};
-pub use fault::{
+pub use shunt_soft_fault as fault;
+pub use shunt_soft_fault::{
     Fault, FaultInfo, FaultKind, FaultReport, Injection, ParseFaultError, ParseInjectionError, PeFault,
     RailAt,
 };
-pub use nic::{NicError, SoftNic};
-pub use profile::Profile;
-pub use step_context::WordWatch;
-pub use uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};
+pub use shunt_soft_hca::command::CommandId;
+pub use shunt_soft_hca::config::{AtomicCount, LinkLayer, NicConfig, Quirks};
+pub use shunt_soft_hca::nic::{NicError, SoftNic};
+pub use shunt_soft_hca::profile::Profile;
+pub use shunt_soft_hca::step_context::WordWatch;
+pub use shunt_soft_hca::{Counters, Uar, command, config, nic, profile, trace};
+pub use shunt_soft_wire::frame as wire;
+pub use shunt_soft_wire::uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};
+pub use shunt_soft_wire::{packet, uplink};

@@ -1,8 +1,8 @@
 //! The links between NICs: packets on their way, and what faults of ports do to them.
 
-use crate::fault::{FaultKind, Faults};
-use crate::nic::SoftNic;
-use crate::packet::{Body, Packet, Part};
+use shunt_soft_fault::{FaultKind, Faults};
+use shunt_soft_hca::nic::SoftNic;
+use shunt_soft_wire::packet::{Body, Packet, Part};
 use std::collections::VecDeque;
 
 /// How late a reordered packet is.

@@ -1,16 +1,16 @@
 //! The NICs of one process, and what carries packets between them.
 
 use crate::capture::Capture;
-use crate::config::LinkLayer;
-use crate::fault::{FaultKind, RailAt};
 use crate::link::{self, Links, Passage};
-use crate::nic::SoftNic;
-use crate::packet::{NO_ROUTE, Packet};
-use crate::remote_nics::RemoteNics;
 use crate::scheduler::Scheduler;
-use crate::step_context::{Route, StepContext};
 use crate::uplink_gateway::{Arrived, UplinkGateway};
-use crate::wire;
+use shunt_soft_fault::{FaultKind, RailAt};
+use shunt_soft_hca::config::LinkLayer;
+use shunt_soft_hca::nic::SoftNic;
+use shunt_soft_hca::step_context::{Route, StepContext};
+use shunt_soft_wire::frame;
+use shunt_soft_wire::packet::{NO_ROUTE, Packet};
+use shunt_soft_wire::remote_nics::RemoteNics;
 use std::collections::BTreeSet;
 
 /// From a NIC to itself, without the port.
@@ -254,7 +254,7 @@ impl Network {
             if let Some(capture) = &mut self.capture {
                 capture.frame(self.cx.now, frame);
             }
-            match wire::decode_into(frame, &mut self.cx.pool) {
+            match frame::decode_into(frame, &mut self.cx.pool) {
                 Ok(frame) => self.admit(frame),
                 Err(_) => Arrived::Undecodable,
             }
@@ -269,7 +269,7 @@ impl Network {
     }
 
     /// Hands a frame to the NIC it is for.
-    fn admit(&mut self, wire::Frame { addresses, mut packet, .. }: wire::Frame) -> Arrived {
+    fn admit(&mut self, frame::Frame { addresses, mut packet, .. }: frame::Frame) -> Arrived {
         let route = self.cx.routes.get(&addresses.destination).copied();
         let Some(route) = route.filter(|to| to.mac.is_none_or(|mac| mac == addresses.destination_mac)) else {
             self.missed();

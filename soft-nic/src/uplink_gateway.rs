@@ -6,10 +6,10 @@
 
 use crate::capture::Capture;
 use crate::link::{self, Link};
-use crate::packet::Packet;
-use crate::remote_nics::RemoteNics;
-use crate::uplink::{Uplink, UplinkCounters};
-use crate::wire::{self, Addresses};
+use shunt_soft_wire::frame::{self, Addresses};
+use shunt_soft_wire::packet::Packet;
+use shunt_soft_wire::remote_nics::RemoteNics;
+use shunt_soft_wire::uplink::{Uplink, UplinkCounters};
 use std::os::fd::BorrowedFd;
 
 /// What became of a frame that came.
@@ -119,7 +119,7 @@ impl UplinkGateway {
         let outer = uplink.outer();
         uplink.send(id, &mut |buffer| {
             let start = buffer.len();
-            wire::encode(packet, &addresses, outer, buffer);
+            frame::encode(packet, &addresses, outer, buffer);
             if let Some(capture) = &mut capture {
                 capture.frame(now, &buffer[start..]);
             }

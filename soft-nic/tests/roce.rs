@@ -302,7 +302,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     let [address, other] = addresses();
     let open = |options| RoceUplink::open(options).map(drop).unwrap_err();
     let first = RoceUplink::open(options(address)).unwrap();
-    let nic = first.nic("mlx5_0", address);
+    let nic = NicConfig::behind(&first, "mlx5_0", address);
     assert_eq!((nic.mtu, &nic.gid[10..12], nic.mac[0]), (4096, &[0xff, 0xff][..], 2));
     assert!(first.granted().all(|(at, bytes)| at == address && bytes > 0));
     let error = open(options(address));

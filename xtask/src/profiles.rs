@@ -18,7 +18,7 @@ have to be the same on each; the last table says what came of it, as docs/SOFT_R
   --short  some of the scenarios, as in CI
   --list   the kinds of devices";
 
-/// As soft-nic/src/profile/table.rs has them, but the one that takes everything.
+/// As soft-nic/hca/src/profile/table.rs has them, but the one that takes everything.
 const NAMES: &[&str] = &["cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
 
 /// What CI runs on each: a clean start with a table, a port that goes and comes, acknowledgements lost for ever.
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_soft_nic() {
-        let table = include_str!("../../soft-nic/src/profile/table.rs");
+        let table = include_str!("../../soft-nic/hca/src/profile/table.rs");
         let theirs =
             table.lines().filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","));
         assert_eq!(theirs.skip(1).collect::<Vec<_>>(), NAMES);

@@ -21,7 +21,8 @@ In all text: paths of one machine, names of registry hosts.
 In Markdown: relative links and anchors that lead nowhere, pages that the book lacks.
 In Markdown, messages and --help: words that are no plain English (xtask/src/words.rs).
 
-  layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
+  layout <- device <- kernels      layout, soft-nic/{wire,fault} <- soft-nic/hca <- soft-nic
+  tools/task <- tools/* <- xtask -> none of the others
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
@@ -41,7 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The example outside the workspace.
     ("rust-kernel", &["shunt-device"]),
     ("shunt-concurrency", &["shunt-layout", "shunt-device"]),
-    ("shunt-soft-nic", &["shunt-layout"]),
+    ("shunt-soft-wire", &[]),
+    ("shunt-soft-fault", &[]),
+    ("shunt-soft-hca", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault"]),
+    ("shunt-soft-nic", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault", "shunt-soft-hca"]),
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),

@@ -31,7 +31,7 @@ pub fn try_rig(pe: u32, options: RoceOptions, adjust: impl Fn(&mut NicConfig)) -
     let address = options.addresses[0];
     let uplink = RoceUplink::open(options)?;
     let mut rig = Rig::alone(pe, 1, |config| {
-        let NicConfig { gid, mac, mtu, .. } = uplink.nic("", address);
+        let NicConfig { gid, mac, mtu, .. } = NicConfig::behind(&uplink, "", address);
         (config.gid, config.mac, config.mtu) = (gid, mac, mtu);
         adjust(config);
     });

@@ -84,7 +84,10 @@ fn roce(settings: &Settings) -> Result<Claim, StartError> {
         RoceOptions { pace_gbps: settings.rail_gbps, ..RoceOptions::new(settings.roce.iter().copied()) };
     let uplink = RoceUplink::open(options)?;
     let nic = |(rail, address): (u32, &Ipv4Addr)| {
-        (config(settings, uplink.nic(format!("mlx5_{rail}"), *address)), interface_of(*address))
+        (
+            config(settings, NicConfig::behind(&uplink, format!("mlx5_{rail}"), *address)),
+            interface_of(*address),
+        )
     };
     let nics = (0..).zip(&settings.roce).map(nic).collect();
     Ok(Claim { slot: 0, nics, uplink: Box::new(uplink) })

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use shunt_task::sh;
 use shunt_task::stages::Count;
 
-/// Kinds of devices: `soft` takes everything, the others are soft-nic/src/profile/table.rs.
+/// Kinds of devices: `soft` takes everything, the others are soft-nic/hca/src/profile/table.rs.
 const KINDS: &[&str] = &["soft", "cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
 /// Those where there is little time: one that keeps no order by itself.
 const FEW_KINDS: &[&str] = &["cx7"];
