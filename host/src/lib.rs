@@ -31,7 +31,7 @@ pub mod error;
 /// Memory that device and NICs reach.
 pub mod gpu {
     #[cfg(feature = "cuda")]
-    pub mod cuda;
+    pub use shunt_cuda as cuda;
     pub use shunt_mlx5::memory::*;
 }
 pub mod keys;

@@ -1,4 +1,18 @@
 //! NVIDIA GPUs: memory, kernels, streams and graphs through CUDA's driver, which is loaded when it is asked for.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `driver` | the library, one GPU's context; a call's answer as an error |
+//! | `memory` | a heap of the GPU's memory, or of the host's that kernels reach, as a [`GpuMemory`] |
+//! | `split_heap`, `adjacent` | a heap on both, at addresses one behind the other |
+//! | `gdr` | GDRCopy: a GPU's memory mapped into the process |
+//! | `copies` | copies that wait for nothing but themselves |
+//! | `kernels` | modules of kernels, launches, streams, graphs |
+//!
+//! The crate alone calls CUDA and GDRCopy. It knows memory that NICs reach, and the root of the device state that a
+//! kernel is given; it knows no PE, no path and no agent. Without a driver it is an error that says what is missing.
+//!
+//! [`GpuMemory`]: shunt_mlx5::memory::GpuMemory
 
 mod adjacent;
 mod copies;

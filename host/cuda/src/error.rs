@@ -1,6 +1,6 @@
 //! Why a GPU cannot be used.
 
-use crate::error::GpuError;
+use shunt_mlx5::error::GpuError;
 use thiserror::Error;
 
 /// Why a GPU cannot be used.

@@ -3,8 +3,8 @@
 use super::adjacent::{Adjacent, Reserve};
 use super::driver::{Cuda, done};
 use super::error::CudaError;
-use crate::gpu::Split;
 use cudarc::driver::sys;
+use shunt_mlx5::memory::Split;
 use std::sync::Arc;
 
 /// Pages of the host's part.

@@ -2,8 +2,8 @@
 //! may wait for kernels. Its library is loaded at run time; names and types are those of `gdrapi.h`, API 2.
 
 use super::error::CudaError;
-use crate::gpu::{copy_in, copy_out};
 use libloading::{Library, Symbol};
+use shunt_mlx5::memory::{copy_in, copy_out};
 use std::ffi::{OsStr, c_int, c_uint, c_ulong, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
