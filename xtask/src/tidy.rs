@@ -26,7 +26,7 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
-  soft-nic <- soft-rdma <- soft-rdma/preload, host/runtime
+  layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload, host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli";
 
 /// Folders that are not ours to judge.
@@ -46,7 +46,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-fault", &[]),
     ("shunt-soft-hca", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault"]),
     ("shunt-soft-nic", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault", "shunt-soft-hca"]),
-    ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
+    ("shunt-soft-machine", &["shunt-layout", "shunt-soft-nic"]),
+    ("shunt-soft-uverbs", &["shunt-layout", "shunt-soft-nic", "shunt-soft-machine"]),
+    ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic", "shunt-soft-machine", "shunt-soft-uverbs"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
     (

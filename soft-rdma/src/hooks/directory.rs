@@ -3,8 +3,8 @@
 use super::buffer::Buffer;
 use super::errno::{errno, set_errno};
 use super::raw;
-use crate::sysfs::{is_ours, shown};
 use libc::c_int;
+use shunt_soft_machine::sysfs::{is_ours, shown};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;

@@ -1,8 +1,8 @@
 //! How the C library's functions fail.
 
-use crate::log::Level;
 use libc::c_int;
 use rustix::io::Errno;
+use shunt_soft_machine::log::Level;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Sets this thread's `errno`.
@@ -20,7 +20,7 @@ pub(super) fn errno() -> c_int {
 /// Runs what may panic: a panic inside is EIO outside.
 pub(super) fn guard<T>(f: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
-        crate::log!(Level::Error, "a call failed by a panic, which is a defect");
+        shunt_soft_machine::log!(Level::Error, "a call failed by a panic, which is a defect");
         Err(Errno::IO)
     })
 }

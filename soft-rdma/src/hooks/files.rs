@@ -6,11 +6,11 @@
 //! A child that was forked has descriptors of its parent's files, but not the threads behind them: calls on such a
 //! file fail with EIO, closing it does nothing but that, and a file the child opens itself is its own.
 
-use crate::ioctl::{Context, FileId, descriptors_of};
-use crate::log::Level;
-use crate::machine::Machine;
-use crate::methods;
 use rustix::io::Errno;
+use shunt_soft_machine::log::Level;
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_uverbs::ioctl::{Context, FileId, descriptors_of};
+use shunt_soft_uverbs::methods;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -112,7 +112,7 @@ pub fn open(index: u32, flags: i32) -> Result<RawFd, Errno> {
     SLOTS[at].device.store(device, Ordering::Release);
     SLOTS[at].inode.store(inode, Ordering::Release);
     TAKEN.fetch_add(1, Ordering::AcqRel);
-    crate::log!(Level::Debug, "uverbs{index} opened");
+    shunt_soft_machine::log!(Level::Debug, "uverbs{index} opened");
     Ok(fd.into_raw_fd())
 }
 
@@ -120,7 +120,10 @@ pub fn open(index: u32, flags: i32) -> Result<RawFd, Errno> {
 pub fn call(at: usize, address: u64) -> Result<(), Errno> {
     let context = contexts()[at].as_ref().map(|(_, context)| context.clone());
     let Some(context) = context else {
-        crate::log!(Level::Warn, "a call on a file of the parent: a child has to open the device itself");
+        shunt_soft_machine::log!(
+            Level::Warn,
+            "a call on a file of the parent: a child has to open the device itself"
+        );
         return Err(Errno::IO);
     };
     methods::run(&context, address)
@@ -144,7 +147,7 @@ pub fn sweep(at: usize) {
     context.close();
     SLOTS[at].inode.store(0, Ordering::Release);
     TAKEN.fetch_sub(1, Ordering::AcqRel);
-    crate::log!(Level::Debug, "uverbs{} closed", context.nic().index());
+    shunt_soft_machine::log!(Level::Debug, "uverbs{} closed", context.nic().index());
 }
 
 /// Ends all files of which no descriptor is left.

@@ -15,12 +15,12 @@ pub(crate) mod raw;
 pub mod readonly;
 mod sockets;
 
-use crate::ioctl::{FileId, REQUEST};
 use crate::netlink::socket as netlink;
 use errno::{fails, guard, returned, set_errno};
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use path::Place;
 use raw::Next;
+use shunt_soft_uverbs::ioctl::{FileId, REQUEST};
 use std::ffi::CStr;
 use std::ptr;
 

@@ -5,8 +5,8 @@
 use super::buffer::Buffer;
 use super::directory;
 use super::errno::guard;
-use crate::machine::Machine;
-use crate::sysfs::is_ours;
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::sysfs::is_ours;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;

@@ -3,9 +3,9 @@
 use super::errno::{fails, guard, returned};
 use super::raw;
 use crate::netlink::{FAMILY, socket as ours};
-use crate::user;
 use libc::{c_int, c_void, msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 use rustix::io::Errno;
+use shunt_soft_uverbs::user;
 use std::mem::zeroed;
 use std::ptr;
 

@@ -7,10 +7,10 @@ mod numbers;
 pub mod socket;
 mod wire;
 
-use crate::sysfs::{DEVICE_NUMBER, Device, FIRMWARE};
-use crate::verbs::DEVICE_CAPS;
 use numbers::{attribute, command};
 use rustix::io::Errno;
+use shunt_soft_machine::sysfs::{DEVICE_NUMBER, Device, FIRMWARE};
+use shunt_soft_uverbs::verbs::DEVICE_CAPS;
 use wire::{Message, To, Writer};
 
 pub use numbers::{FAMILY, NLDEV};

@@ -5,14 +5,14 @@
 //! else can send to it. It is known by its identity, as an open uverbs file is.
 
 use super::answers;
-use crate::devices::Nic;
 use crate::hooks::raw;
-use crate::ioctl::{FileId, descriptors_of};
-use crate::log::Level;
-use crate::machine::Machine;
-use crate::sysfs::Device;
-use crate::user::last_error;
 use rustix::io::Errno;
+use shunt_soft_machine::devices::Nic;
+use shunt_soft_machine::log::Level;
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::sysfs::Device;
+use shunt_soft_uverbs::ioctl::{FileId, descriptors_of};
+use shunt_soft_uverbs::user::last_error;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -130,7 +130,12 @@ pub fn request(at: usize, fd: RawFd, request: &[u8]) -> Result<(), Errno> {
     let devices: Vec<Device> =
         Machine::get().map(|machine| machine.nics().iter().map(Nic::describe).collect()).unwrap_or_default();
     let answers = answers(request, port(at), &devices);
-    crate::log!(Level::Debug, "netlink: {} bytes asked, {} answers", request.len(), answers.len());
+    shunt_soft_machine::log!(
+        Level::Debug,
+        "netlink: {} bytes asked, {} answers",
+        request.len(),
+        answers.len()
+    );
     for answer in answers {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the answer's own bytes; the socket is connected.

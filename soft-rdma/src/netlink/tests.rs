@@ -1,8 +1,8 @@
 //! Requests as libibverbs and iproute2 send them, and what they get.
 
 use super::*;
-use crate::port::PortView;
 use proptest::prelude::*;
+use shunt_soft_machine::port::PortView;
 use shunt_soft_nic::Counters;
 
 const PORT_OF_SOCKET: u32 = 4711;

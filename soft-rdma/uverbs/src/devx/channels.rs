@@ -5,14 +5,14 @@
 //! when a program lets its channel run full, further events are lost without a word rather than with EOVERFLOW.
 
 use super::policy::{self, CQ, Kind, QP, RMP};
-use crate::devices::{EventSink, Nic, SubscriptionId};
 use crate::ioctl::{Context, FileId, Resource};
-use crate::log::Level;
-use crate::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, write};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use shunt_layout::mlx5::eqe;
+use shunt_soft_machine::devices::{EventSink, Nic, SubscriptionId};
+use shunt_soft_machine::log::Level;
+use shunt_soft_machine::thread;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ impl Queue {
 
     fn send(&self, parts: &[&[u8]]) {
         if let Err(error) = send(&self.end, &parts.concat(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            crate::log!(Level::Debug, "a record found no reader: {error}");
+            shunt_soft_machine::log!(Level::Debug, "a record found no reader: {error}");
         }
     }
 

@@ -10,7 +10,6 @@ use crate::abi::ids::{access, attribute as a};
 use crate::abi::mlx5::{ModifyQpDriver, ModifyQpResponse};
 use crate::abi::uverbs::ModifyQp;
 use crate::abi::{Plain, structure};
-use crate::devices::Nic;
 use crate::ioctl::Context;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
@@ -18,6 +17,7 @@ use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, ads, answer,
     change as fields, qpc,
 };
+use shunt_soft_machine::devices::Nic;
 
 /// Largest message over a connection, log2.
 const LOG_MESSAGE_MAX: u32 = 30;

@@ -3,12 +3,12 @@
 //! A channel is a pipe. The program has its read end, with whatever flags it likes; records are short enough to be
 //! written whole or not at all.
 
-use crate::log::Level;
 use crate::user;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
+use shunt_soft_machine::log::Level;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -90,7 +90,7 @@ impl Channel {
         match write(&*end, record) {
             Ok(_) => true,
             Err(error) => {
-                crate::log!(Level::Debug, "an event found no reader: {error}");
+                shunt_soft_machine::log!(Level::Debug, "an event found no reader: {error}");
                 false
             }
         }

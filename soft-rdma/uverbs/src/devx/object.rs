@@ -3,10 +3,10 @@
 use super::channels;
 use super::ids::{devx, obj};
 use super::policy::{self, HEADER_BYTES, Kind};
-use crate::devices::Nic;
 use crate::ioctl::{Call, Context, Resource};
 use crate::verbs::{Cq, Qp, firmware};
 use rustix::io::Errno;
+use shunt_soft_machine::devices::Nic;
 
 /// Longest answer; the kernel's own bound is the length of an attribute.
 const ANSWER_MAX: usize = u16::MAX as usize;

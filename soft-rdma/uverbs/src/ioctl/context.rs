@@ -1,9 +1,9 @@
 //! One open uverbs file: its NIC, its objects by handle, its pages, its events.
 
 use super::pages::{Page, Pages};
-use crate::devices::Nic;
 use crate::verbs::Events;
 use rustix::io::Errno;
+use shunt_soft_machine::devices::Nic;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};

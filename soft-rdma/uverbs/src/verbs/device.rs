@@ -6,16 +6,16 @@ use crate::abi::ids::{UHW_IN, UHW_OUT, get_context, gid_entry, gid_table, query_
 use crate::abi::mlx5::{CONTEXT_DUMP_FILL_KEY, CONTEXT_ECE, ContextRequest, ContextResponse};
 use crate::abi::uverbs::{GidEntry, QueryDevice, QueryDeviceEx, QueryPort};
 use crate::abi::{Plain, ids};
-use crate::devices::{self, Nic};
 use crate::ioctl::{Call, Context};
-use crate::log::Level;
-use crate::sysfs::FIRMWARE;
 use rustix::io::Errno;
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, general};
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::pd::special;
 use shunt_layout::mlx5::prm::rmp::NEXT_SEGMENT_BYTES;
+use shunt_soft_machine::devices::{self, Nic};
+use shunt_soft_machine::log::Level;
+use shunt_soft_machine::sysfs::FIRMWARE;
 
 /// Mellanox as IEEE numbers it, which is what verbs tell of a device; its number at the PCI bus is another one.
 const VENDOR: u32 = 0x02c9;
@@ -61,7 +61,10 @@ impl Caps {
 pub fn get_context(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let request: ContextRequest = call.input_grown(UHW_IN)?;
     if request.lib_caps & LIB_DYNAMIC_UAR == 0 {
-        crate::log!(Level::Error, "this libmlx5 is too old: it does not allocate doorbell pages one by one");
+        shunt_soft_machine::log!(
+            Level::Error,
+            "this libmlx5 is too old: it does not allocate doorbell pages one by one"
+        );
         return Err(Errno::OPNOTSUPP);
     }
     if !context.make() {

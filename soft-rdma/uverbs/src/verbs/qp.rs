@@ -14,7 +14,6 @@ use crate::abi::mlx5::{
 };
 use crate::abi::uverbs::{Destination, QpCap, QueryQp, QueryQpResponse};
 use crate::ioctl::{Call, Context, Resource};
-use crate::log::Level;
 use rustix::io::Errno;
 use shunt_layout::mlx5::doorbell::RECORD_BYTES;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
@@ -24,6 +23,7 @@ use shunt_layout::mlx5::prm::qp::{
     qpc,
 };
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
+use shunt_soft_machine::log::Level;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -121,7 +121,11 @@ impl Wanted {
         // Not to scatter into CQEs is always right.
         let known = QP_SCATTER_CQE | QP_ALLOW_SCATTER_CQE | QP_UAR_PAGE_INDEX;
         if request.flags & !known != 0 || request.flags & QP_UAR_PAGE_INDEX == 0 {
-            crate::log!(Level::Warn, "a queue pair with flags {:#x}, which are not supported", request.flags);
+            shunt_soft_machine::log!(
+                Level::Warn,
+                "a queue pair with flags {:#x}, which are not supported",
+                request.flags
+            );
             return Err(Errno::OPNOTSUPP);
         }
         let pd = context.get::<Pd>(call.handle(create_qp::PD)?)?.number();

@@ -1,10 +1,10 @@
 //! Mailboxes: verbs objects are made by firmware commands, as the kernel's mlx5 driver makes them.
 
-use crate::devices::Nic;
-use crate::log::Level;
 use crate::user;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
+use shunt_soft_machine::devices::Nic;
+use shunt_soft_machine::log::Level;
 use shunt_soft_nic::command::syndrome_meaning;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ pub fn execute<const OUT: usize>(nic: &Nic, mailbox: &[u8]) -> Result<[u8; OUT],
         0 => Ok(out),
         status => {
             let (opcode, why) = (input::OPCODE.get(mailbox), syndrome_meaning(&out));
-            crate::log!(Level::Info, "{}: command {opcode:#x} refused: {why}", nic.name());
+            shunt_soft_machine::log!(Level::Info, "{}: command {opcode:#x} refused: {why}", nic.name());
             Err(errno_of(status))
         }
     }
@@ -78,7 +78,7 @@ impl Umem {
         if !self.released.swap(true, Ordering::AcqRel)
             && let Err(error) = self.nic.with(|nic| nic.deregister_umem(self.id))
         {
-            crate::log!(Level::Warn, "{}: {error}", self.nic.name());
+            shunt_soft_machine::log!(Level::Warn, "{}: {error}", self.nic.name());
         }
     }
 }

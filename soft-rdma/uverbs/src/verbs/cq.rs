@@ -9,13 +9,13 @@ use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, create_cq};
 use crate::abi::mlx5::{CQ_UAR_PAGE_INDEX, CreateCq, CreateCqResponse};
 use crate::abi::uverbs::CqEvents;
 use crate::ioctl::{Call, Channel, Context, Resource};
-use crate::log::Level;
 use crate::user;
 use rustix::io::Errno;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, RECORD_BYTES};
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::cq::{CQC_OFFSET, CREATE_IN_BYTES, cqc, create as fields};
+use shunt_soft_machine::log::Level;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Attributes of create.
@@ -80,7 +80,10 @@ impl Wanted {
             return Err(Errno::INVAL);
         }
         if request.cqe_bytes as usize != CQE_BYTES || request.compressed != 0 {
-            crate::log!(Level::Warn, "completion entries of 64 bytes, not compressed, are all there are");
+            shunt_soft_machine::log!(
+                Level::Warn,
+                "completion entries of 64 bytes, not compressed, are all there are"
+            );
             return Err(Errno::OPNOTSUPP);
         }
         if request.flags & !CQ_UAR_PAGE_INDEX != 0 || request.flags & CQ_UAR_PAGE_INDEX == 0 {

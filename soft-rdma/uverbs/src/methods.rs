@@ -1,9 +1,9 @@
 //! The table of all methods, and the way of a call to its method.
 
 use crate::ioctl::{Call, Context, Method};
-use crate::log::Level;
 use crate::{devx, verbs};
 use rustix::io::Errno;
+use shunt_soft_machine::log::Level;
 
 /// All methods.
 const TABLES: &[&[Method]] = &[verbs::METHODS, devx::METHODS];
@@ -18,8 +18,10 @@ pub fn run(context: &Context, address: u64) -> Result<(), Errno> {
     let ended = dispatch(context, &mut call);
     let (object, method) = (call.object(), call.method());
     match ended {
-        Ok(()) => crate::log!(Level::Trace, "object {object:#x} method {method:#x}: done"),
-        Err(error) => crate::log!(Level::Trace, "object {object:#x} method {method:#x}: {error}"),
+        Ok(()) => shunt_soft_machine::log!(Level::Trace, "object {object:#x} method {method:#x}: done"),
+        Err(error) => {
+            shunt_soft_machine::log!(Level::Trace, "object {object:#x} method {method:#x}: {error}")
+        }
     }
     ended
 }

@@ -4,7 +4,7 @@ use nix::sys::signal::SigSet;
 use std::{io, thread};
 
 /// Starts a thread: it gets no signals, those are the program's own.
-pub(crate) fn in_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub fn in_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let _quiet = Quiet::new();
     thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }

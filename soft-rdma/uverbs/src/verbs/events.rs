@@ -7,10 +7,10 @@
 use crate::abi::Plain;
 use crate::abi::ids::event;
 use crate::abi::uverbs::{AsyncRecord, CompletionRecord, CqEvents};
-use crate::devices::{EventSink, Nic, SubscriptionId};
 use crate::ioctl::{Channel, FileId};
 use rustix::io::Errno;
 use shunt_layout::mlx5::eqe;
+use shunt_soft_machine::devices::{EventSink, Nic, SubscriptionId};
 use std::collections::HashMap;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -17,7 +17,7 @@ mod transition;
 mod write;
 
 pub use cq::Cq;
-pub(crate) use device::{DEVICE_CAPS, comp_vectors};
+pub use device::{DEVICE_CAPS, comp_vectors};
 pub use events::Events;
 pub use firmware::Umem;
 pub use pd::Pd;

@@ -4,8 +4,8 @@ use super::invocation::Core;
 use super::{address, channel, cq, device, modify, mr, pd, qp, srq};
 use crate::abi::ids::{UHW_IN, UHW_OUT, command, write};
 use crate::ioctl::{Call, Context};
-use crate::log::Level;
 use rustix::io::Errno;
+use shunt_soft_machine::log::Level;
 
 /// Attributes it knows.
 pub const ATTRIBUTES: &[u16] = &[write::CORE_IN, write::CORE_OUT, write::COMMAND, UHW_IN, UHW_OUT];
@@ -13,7 +13,7 @@ pub const ATTRIBUTES: &[u16] = &[write::CORE_IN, write::CORE_OUT, write::COMMAND
 /// INVOKE_WRITE.
 pub fn invoke(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let number: u32 = call.input(write::COMMAND)?;
-    crate::log!(Level::Trace, "command {} by ioctl", number & !write::EXTENDED);
+    shunt_soft_machine::log!(Level::Trace, "command {} by ioctl", number & !write::EXTENDED);
     let core = &mut Core(call);
     if number & write::EXTENDED != 0 {
         return match number & !write::EXTENDED {
