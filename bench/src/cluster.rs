@@ -13,12 +13,12 @@ use crate::nics::source::Source;
 use crate::nics::{Medium, Nics, RailCounters};
 use crate::options::{DeviceKind, Mode, NicKind, Options};
 use crate::remarks::{Doubts, say_weaker};
-use crate::switch_table::Pathless;
 use crate::thread_limit::{NoRoom, STACK_BYTES, try_threads};
 use shunt::queues::{self, Carrier, KernelsOn, NoQueues, Queues};
 use shunt::{AgentThread, Runtime, Turn};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, HeapOffset};
+use shunt_figures::switch_table::Pathless;
 use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
@@ -434,6 +434,6 @@ impl Unit {
     /// The name of the path that is slot 0 of a channel.
     pub fn primary(&self, peer: u32, channel: u32) -> String {
         let row = self.words.read_row(Place { peer, channel, slot: 0 });
-        crate::switch_table::path_name(self.words.root().my_pe, peer, &row.identity)
+        shunt_figures::switch_table::path_name(self.words.root().my_pe, peer, &row.identity)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`options`], [`environment`], [`plan`], [`units`], [`usage`] | the command line and the environment |
+//! | [`options`], [`environment`], [`plan`], [`usage`] | the command line and the environment |
 //! | [`heap`], [`pattern`], [`amo_model`], [`checker`] | what is written where, and whether it arrived; pure |
 //! | [`kernel`], [`stream`], [`uncertain_policy`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
@@ -10,9 +10,8 @@
 //! | [`cluster`], [`clock`], [`agent_pause`] | PEs of this process |
 //! | [`gpu`], [`hand`] | kernels on a GPU, and what posts for a sender: a thread or they |
 //! | [`runner`], [`faults`], [`sampler`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
-//! | [`timeline`], [`rail_stats`], [`switch_table`], [`report`], [`plot`], [`page`] | figures, JSON, pictures |
-//! | [`moe`] | `moe_pressure`: MoE layers under faults |
-//! | [`program`], [`progress`], [`outputs`], [`remarks`] | what is printed and written |
+//! | [`report`], [`page`] | the verdict, JSON, the run as a page; of what [`shunt_figures`] counts and draws |
+//! | [`program`], [`progress`], [`remarks`] | what is printed and written |
 
 pub mod agent_pause;
 pub mod amo_model;
@@ -22,32 +21,24 @@ pub mod cluster;
 pub mod environment;
 pub mod faults;
 pub mod gpu;
-pub mod gpu_moe;
 pub mod hand;
 pub mod heap;
 pub mod interrupt;
 pub mod job;
 pub mod kernel;
-pub mod moe;
 pub mod nics;
 pub mod options;
-pub mod outputs;
 pub mod page;
 pub mod pattern;
 pub mod plan;
-pub mod plot;
 pub mod program;
 pub mod progress;
-pub mod rail_stats;
 pub mod remarks;
 pub mod report;
 pub mod runner;
 pub mod sampler;
 pub mod stream;
-pub mod switch_table;
 pub mod table;
 pub mod thread_limit;
-pub mod timeline;
 pub mod uncertain_policy;
-pub mod units;
 pub mod usage;

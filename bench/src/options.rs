@@ -3,17 +3,18 @@
 mod check;
 mod choices;
 
-pub use choices::{DeviceKind, FenceKind, Mode, NicKind, OnOff, SignalKind, Uncertain};
+pub use choices::{DeviceKind, FenceKind, Mode, NicKind, SignalKind, Uncertain};
+pub use shunt_figures::units::OnOff;
 
 use crate::environment::{Environment, Lookup, of_process};
 use crate::nics::Medium;
 use crate::plan::{self, Stream, default_plan};
-use crate::units::{parse_count, parse_size, parse_time, show_time};
 use crate::usage::{Usage, bad};
 use clap::Parser;
 use clap::builder::RangedI64ValueParser;
 use shunt::choice::software;
 use shunt::machine::{Found, Rails};
+use shunt_figures::units::{parse_count, parse_size, parse_time, show_time};
 use shunt_host::config::{FenceMode, NicKind as Asked};
 use shunt_host::job::{Flags, Job};
 use shunt_soft_nic::Profile;

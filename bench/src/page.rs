@@ -1,7 +1,8 @@
 //! A report as `--report` and `--trace` show it.
 
-use crate::report::{FaultLine, Report, Verdict};
-use crate::switch_table::SwitchLine;
+use crate::report::{Report, Verdict};
+use shunt_figures::lines::{Bin, FaultLine};
+use shunt_figures::switch_table::SwitchLine;
 use shunt_layout::state::SwitchKind;
 use shunt_view::{Channel, Mark, Outcome, Port, Rate, Run, Switch};
 
@@ -9,7 +10,7 @@ use shunt_view::{Channel, Mark, Outcome, Port, Rate, Run, Switch};
 pub fn run(report: &Report) -> Run {
     let last = report.switches.iter().map(|switch| switch.opened_ns).max().unwrap_or(0) as f64 / 1e6;
     let end = report.timeline.last().map_or(0.0, |bin| bin.t_ms + 10.0);
-    let rate = |bin: &crate::report::Bin| Rate { at_ms: bin.t_ms, gb_s: bin.gb_s };
+    let rate = |bin: &Bin| Rate { at_ms: bin.t_ms, gb_s: bin.gb_s };
     Run {
         title: format!("shmem_put_bw ({})", report.clock),
         verdict: Some((report.verdict.to_owned(), matches!(report.judged, Verdict::Clean))),
@@ -88,7 +89,7 @@ fn facts(report: &Report) -> Vec<(String, String)> {
         ("seed", report.seed.to_string()),
         ("command", std::env::args().collect::<Vec<_>>().join(" ")),
     ];
-    let rail = |rail: &crate::rail_stats::RailLine| {
+    let rail = |rail: &shunt_figures::rail_stats::RailLine| {
         let shares: Vec<String> = rail
             .shares
             .iter()

@@ -1,7 +1,7 @@
 //! The plan of faults of a command line: what is refused, and what happens when nobody says.
 
-use crate::units::show_time;
 use crate::usage::{Usage, bad};
+use shunt_figures::units::show_time;
 use shunt_soft_nic::FaultKind;
 use shunt_soft_nic::fault::{Fault, Injection};
 

@@ -7,15 +7,18 @@ use crate::job::threads::Threads;
 use crate::nics::settle::settle;
 use crate::nics::source::Source;
 use crate::options::{DeviceKind, Mode, OnOff, Options, SignalKind};
-use crate::outputs::Outputs;
-use crate::progress::{Progress, say, stdout_error};
-use crate::rail_stats::Spread;
+use crate::page;
+use crate::progress::Progress;
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table::{self, Row};
-use crate::units::{show_size, show_time};
-use crate::{page, plot};
 use clap::ValueEnum;
+use shunt_figures::outputs::Outputs;
+use shunt_figures::plot;
+use shunt_figures::rail_stats::Spread;
+use shunt_figures::say;
+use shunt_figures::stdout::stdout_error;
+use shunt_figures::units::{show_size, show_time};
 use shunt_host::config::FenceMode;
 use shunt_host::events::{Logging, flush_log};
 use shunt_json::Document;
@@ -290,7 +293,7 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
     let mut status = report.judged.exit_status();
     let text = |option| match option {
         "--json" => json(report),
-        "--plot" => plot::svg(report),
+        "--plot" => plot::draw(&report.picture()),
         "--trace" => shunt_view::trace(&page::run(report)),
         _ => shunt_view::html(&page::run(report)),
     };

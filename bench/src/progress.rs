@@ -1,38 +1,10 @@
-//! What is said while a run is under way: on stderr, and only to a terminal. And how lines are printed.
+//! What is said while a run is under way: on stderr, and only to a terminal.
 
 use crate::job::book::Book;
 use crate::kernel::Control;
-use crate::timeline::{BIN_NS, gb_s};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{ErrorKind, Write};
-use std::sync::OnceLock;
-
-/// The first line that could not be printed, and why.
-static LOST_LINE: OnceLock<String> = OnceLock::new();
-
-/// Prints a line to stdout. A run is not given up for that; [`stdout_error`] tells at the end.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write;
-        $crate::progress::note(writeln!(std::io::stdout(), $($text)*));
-    }};
-}
-pub(crate) use say;
-
-/// Keeps the first error. A reader that went away is none: the exit status still tells it.
-pub(crate) fn note(written: std::io::Result<()>) {
-    if let Err(error) = written
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        let _ = LOST_LINE.set(error.to_string());
-    }
-}
-
-/// What went wrong on stdout, once everything is said.
-pub fn stdout_error() -> Option<&'static str> {
-    note(std::io::stdout().flush());
-    LOST_LINE.get().map(String::as_str)
-}
+use shunt_figures::say;
+use shunt_figures::timeline::{BIN_NS, gb_s};
 
 /// Bins the rate shown is the mean of.
 const RECENT: usize = 20;
@@ -131,13 +103,6 @@ impl Progress {
             );
         }
     }
-}
-
-/// A bar over layers on stderr; hidden where that is no terminal.
-pub fn layers_bar(layers: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} layers  {elapsed}, {eta} left  {msg}");
-    let bar = ProgressBar::with_draw_target(Some(layers), ProgressDrawTarget::stderr());
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Every rail's counters.

@@ -2,12 +2,14 @@
 
 use crate::nics::Medium;
 use crate::options::DeviceKind;
-use crate::rail_stats::{Phase, RailLine, Spread};
-use crate::switch_table::SwitchLine;
 use crate::table::Row;
-use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use shunt_figures::lines::{Bin, FaultLine};
+use shunt_figures::plot::Picture;
+use shunt_figures::rail_stats::{Phase, RailLine, Spread};
+use shunt_figures::switch_table::SwitchLine;
+use shunt_figures::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use shunt_json::Kind;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
@@ -44,31 +46,6 @@ pub struct Counts {
     pub switchbacks: u64,
     /// Longest time between deliveries at one receiver channel after warm-up, if it is known.
     pub max_gap_ns: Option<u64>,
-}
-
-/// A planned fault and how often it hit.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
-pub struct FaultLine {
-    /// Milliseconds since the start of the stream.
-    pub at_ms: f64,
-    /// `<pe>.<rail>`, or `<pe>`.
-    #[serde(rename = "where")]
-    pub place: String,
-    /// The fault.
-    pub kind: String,
-    /// How often it did something.
-    pub hits: u64,
-}
-
-/// One bin of the timeline.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct Bin {
-    /// Milliseconds since the start of the stream.
-    pub t_ms: f64,
-    /// Delivered, decimal GB/s, over all streams.
-    pub gb_s: f64,
-    /// Path of PE 0's first channel at the end of the bin.
-    pub path: String,
 }
 
 /// Why a channel failed. Exit status 3 for each.
@@ -357,6 +334,17 @@ impl Report {
             judged,
             medium: raw.medium,
         }
+    }
+
+    /// The timeline as a picture. It is as long as the run was.
+    pub fn picture(&self) -> Picture<'_> {
+        let caption = format!(
+            "delivered, GB/s per 10 ms; {}; seed {}; oversubscribed: {}",
+            self.clock,
+            self.seed,
+            if self.oversubscribed { "yes" } else { "no" }
+        );
+        Picture { caption, bins: &self.timeline, faults: &self.faults }
     }
 }
 

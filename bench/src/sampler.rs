@@ -4,8 +4,8 @@ use crate::cluster::Cluster;
 use crate::faults::Faults;
 use crate::job::entry::{Entry, Switch};
 use crate::kernel::Control;
-use crate::switch_table::Pathless;
-use crate::timeline::{BIN_NS, Timeline};
+use shunt_figures::switch_table::Pathless;
+use shunt_figures::timeline::{BIN_NS, Timeline};
 use shunt_host::agent::reader::Cursor;
 use shunt_layout::state::SwitchRecord;
 

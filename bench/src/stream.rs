@@ -13,10 +13,10 @@ use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
 use crate::options::{Mode, SignalKind};
 use crate::pattern::{Salt, fill, word};
-use crate::timeline::{Gap, Timeline};
 use crate::uncertain_policy::Decided;
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
+use shunt_figures::timeline::{Gap, Timeline};
 use shunt_kernels::Call;
 
 /// What the two ends of one stream know of it.

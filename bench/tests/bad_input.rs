@@ -1,7 +1,8 @@
 //! Everything a user can get wrong, one row each: status 2, what was met and what would be right, nothing printed as if
 //! it were a result, nothing written, and a result that was there before is left alone.
 
-use crate::common::{Running, folder, program};
+use crate::common::{Running, folder};
+use crate::put_bw::program;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

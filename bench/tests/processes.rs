@@ -1,6 +1,7 @@
 //! PEs as processes: the verdicts of one process, and what the others say when one is killed.
 
-use crate::common::{Ended, Running, folder, free_port, job, rank, until_file};
+use crate::common::{Ended, Running, folder, free_port, until_file};
+use crate::put_bw::{job, rank};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -2,10 +2,11 @@
 
 use shunt_bench::nics::Medium;
 use shunt_bench::options::DeviceKind;
-use shunt_bench::plot;
-use shunt_bench::rail_stats::{Carried, Spread};
-use shunt_bench::report::{Counts, Ended, Failing, FaultLine, Raw, Report, Verdict};
-use shunt_bench::switch_table::SwitchLine;
+use shunt_bench::report::{Counts, Ended, Failing, Raw, Report, Verdict};
+use shunt_figures::lines::FaultLine;
+use shunt_figures::plot;
+use shunt_figures::rail_stats::{Carried, Spread};
+use shunt_figures::switch_table::SwitchLine;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
 use shunt_soft_nic::RailAt;
@@ -163,7 +164,7 @@ fn a_lost_peer_is_status_3_unless_a_promise_was_broken_too() {
 #[test]
 fn pictures_show_every_bin_path_and_fault() {
     let report = Report::new(raw());
-    let svg = plot::svg(&report);
+    let svg = plot::draw(&report.picture());
     assert_eq!(svg.matches("<rect").count(), 1 + 100 + 2 + 2, "background, bins, legend, faults");
     for part in ["0.0&gt;1.0", "0.1&gt;1.1", "0.0 down", "0.0 up", "soft NIC, wall time", "</svg>"] {
         assert!(svg.contains(part), "{part}");
@@ -202,7 +203,7 @@ fn pictures_hold_all_they_show() {
         .map(|path| switch(SwitchKind::Failover, 50 * path, "0.0>1.0", &format!("0.{path}>1.{path}")))
         .collect();
     raw.faults = vec![fault(990.0, "placement-delay=5ms/100ms", 1)];
-    let svg = plot::svg(&Report::new(raw));
+    let svg = plot::draw(&Report::new(raw).picture());
     let right = 1060.0;
     assert!(svg.contains("viewBox=\"0 0 1060 "));
     let (x, width) = (attributes(&svg, "class=\"fault\"", "x"), attributes(&svg, "class=\"fault\"", "width"));
@@ -224,7 +225,7 @@ fn pictures_end_where_the_run_ended() {
     raw.ended = Some(Ended::Failed(Failing::NoPath, "peer 1".into()));
     let report = Report::new(raw);
     assert_eq!(report.timeline.len(), 55);
-    let svg = plot::svg(&report);
+    let svg = plot::draw(&report.picture());
     assert!(svg.contains("0.0 down") && !svg.contains("0.0 up"), "a fault after the end has no place");
 }
 

@@ -1,26 +1,12 @@
-//! The JSON of both programs, against schemas that are made from its types.
+//! The JSON of the program, against the schema that is made from its types.
 
-use serde_json::Value;
-use shunt_bench::moe::verdict::MoeReport;
+use crate::common::written;
 use shunt_bench::report::Report;
 use shunt_json::{Kind, errors, kept, schema};
-use std::path::Path;
-use std::process::Command;
 
 #[test]
-fn the_schemas_are_kept() {
+fn the_schema_is_kept() {
     kept(Report::NAME, &schema::<Report>());
-    kept(MoeReport::NAME, &schema::<MoeReport>());
-}
-
-fn written(program: &str, name: &str, arguments: &[&str]) -> Value {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.json", std::process::id()));
-    let output = Command::new(program).args(arguments).arg("--json").arg(&file).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!(document["schema"], name);
-    assert_eq!(errors(&document), "");
-    document
 }
 
 /// What was printed is in the object: rows of the table, moments of switches, options and where they came from.
@@ -45,11 +31,4 @@ fn put_bw_keeps_its_schema() {
     assert!(document["command"].as_array().unwrap().iter().any(|word| word == "300ms:0.0:down=200ms"));
     document["puts_lost"] = "none".into();
     assert!(errors(&document).contains("puts_lost"), "{}", errors(&document));
-}
-
-#[test]
-fn moe_pressure_keeps_its_schema() {
-    let document =
-        written(env!("CARGO_BIN_EXE_moe_pressure"), MoeReport::NAME, &["--iters", "20", "--faults", "none"]);
-    assert_eq!(document["options"]["iters"], "20");
 }

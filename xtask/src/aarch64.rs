@@ -15,6 +15,7 @@ const NEEDS: [(&str, &str); 2] = [
 const PRODUCTS: &[&str] = &[
     "shunt-cli",
     "shunt-bench",
+    "shunt-moe-pressure",
     "shunt-nvshmem-compat",
     "shunt-nvshmem-native",
     "shunt-soft-rdma-preload",

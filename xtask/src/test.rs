@@ -39,6 +39,10 @@ const PACKAGES: &[&str] = &[
     "--exclude",
     "shunt-bench",
     "--exclude",
+    "shunt-moe-pressure",
+    "--exclude",
+    "shunt-gpu-check",
+    "--exclude",
     "shunt-cli",
     "--exclude",
     "shunt-conformance",
@@ -48,7 +52,8 @@ const PACKAGES: &[&str] = &[
     "shunt-tests/mutants",
 ];
 /// Those whose tests `cargo xtask ci` runs. The tests of shunt-python are Python's.
-const LATER: &[&str] = &["-p", "shunt-bench", "-p", "shunt-cli", "-p", "shunt-conformance"];
+const LATER: &[&str] =
+    &["-p", "shunt-bench", "-p", "shunt-moe-pressure", "-p", "shunt-cli", "-p", "shunt-conformance"];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
 /// The programs of the other stages.

@@ -2,8 +2,8 @@
 
 use super::Unit;
 use crate::report::{Ended, Failing};
-use crate::switch_table::{describe_path, describe_syndrome};
 use shunt_device::{Fault, FaultKind};
+use shunt_figures::switch_table::{describe_path, describe_syndrome};
 use shunt_host::agent::words::Place;
 use shunt_layout::state::{CauseKind, HintWord, PathState, hint_index};
 use std::fmt::Write;

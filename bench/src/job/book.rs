@@ -4,10 +4,11 @@ use super::entry::Entry;
 use crate::checker::Findings;
 use crate::nics::{Medium, RailCounters};
 use crate::options::{DeviceKind, SignalKind};
-use crate::rail_stats::Carried;
-use crate::report::{Counts, Ended, FaultLine, Raw};
-use crate::switch_table::{Pathless, Planned, lines};
-use crate::timeline::longest_silence;
+use crate::report::{Counts, Ended, Raw};
+use shunt_figures::lines::FaultLine;
+use shunt_figures::rail_stats::Carried;
+use shunt_figures::switch_table::{Pathless, Planned, lines};
+use shunt_figures::timeline::longest_silence;
 use shunt_layout::state::SwitchRecord;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
 use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
@@ -171,7 +172,7 @@ impl Book {
     }
 
     /// Switches from the one of this number on, in order of arrival.
-    pub fn lines_from(&self, first: usize) -> Vec<crate::switch_table::SwitchLine> {
+    pub fn lines_from(&self, first: usize) -> Vec<shunt_figures::switch_table::SwitchLine> {
         let one = |record: &(u32, SwitchRecord)| lines(&[*record], &self.planned(), &self.pathless);
         self.records.iter().skip(first).flat_map(one).collect()
     }
@@ -318,7 +319,7 @@ fn place(injection: &Injection) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::BIN_NS;
+    use shunt_figures::timeline::BIN_NS;
 
     fn book(plan: &[&str]) -> Book {
         Book::new(Shape {

@@ -5,7 +5,7 @@ use super::wire::{BadBytes, Reader, Writer};
 use crate::checker::Findings;
 use crate::nics::RailCounters;
 use crate::report::{Ended, Failing};
-use crate::switch_table::Pathless;
+use shunt_figures::switch_table::Pathless;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{PathIdentity, SwitchRecord};
 use shunt_soft_nic::{RailAt, WordWatch};

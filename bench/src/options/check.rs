@@ -1,8 +1,8 @@
 //! What a command line may not say, and what would be right.
 
 use super::{DeviceKind, Mode, NicKind, OnOff, Options, Uncertain};
-use crate::units::{show_size, show_time};
 use crate::usage::{Usage, bad};
+use shunt_figures::units::{show_size, show_time};
 
 /// Longest stream: the timeline has a bin for every 10 ms.
 const DURATION_MAX_NS: u64 = 3_600_000_000_000;

@@ -67,15 +67,6 @@ pub enum Uncertain {
     Not,
 }
 
-/// A switch.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnOff {
-    /// Yes
-    On,
-    /// No
-    Off,
-}
-
 /// What a fence rests on.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceKind {

@@ -1,5 +1,6 @@
 //! Processes of a job, started by hand and never waited for without end.
 
+use serde_json::Value;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
@@ -17,13 +18,6 @@ pub fn folder(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).unwrap();
     path
-}
-
-/// The program with no variable set but what it needs to find others, and the short path that sockets want.
-pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).stdin(Stdio::null());
-    command
 }
 
 /// How a process ended, and its words.
@@ -80,22 +74,6 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// One rank of a job at `port`, with a fabric of the job's own.
-pub fn rank(rank: u32, world: u32, port: u16, arguments: &str) -> Command {
-    let mut command = program();
-    command
-        .args(["--rank", &rank.to_string(), "--world", &world.to_string()])
-        .args(["--root", &format!("127.0.0.1:{port}"), "--fabric", &format!("t{port}")])
-        .args(arguments.split_whitespace());
-    command
-}
-
-/// All ranks of a job.
-pub fn job(world: u32, arguments: &str) -> Vec<Running> {
-    let port = free_port();
-    (0..world).map(|number| Running::start(&mut rank(number, world, port, arguments))).collect()
-}
-
 /// Waits until a file is there, as long as the processes run.
 pub fn until_file(path: &Path, processes: &mut [Running]) {
     let since = Instant::now();
@@ -106,4 +84,34 @@ pub fn until_file(path: &Path, processes: &mut [Running]) {
         assert!(since.elapsed() < HANG, "{} never comes", path.display());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Runs one of the programs; its report, which is clean. It says where queues lie where that was chosen.
+pub fn clean(program: &str, queues: &str, arguments: &str, folder: &Path) -> Value {
+    let json = folder.join("report.json");
+    let mut command = Command::new(program);
+    command.args(arguments.split_whitespace()).arg("--json").arg(&json).env("SHUNT_QUEUES", queues);
+    let output = command.output().unwrap();
+    let [out, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let all = format!("SHUNT_QUEUES={queues} {arguments}\n{out}{said}");
+    assert_eq!(output.status.code(), Some(0), "{all}");
+    let lines = [&out, &said].map(|text| text.matches("queues: memory that stands for a GPU's").count());
+    assert_eq!(lines.iter().sum::<usize>(), usize::from(queues == "gpu"), "{all}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["verdict"], "clean", "{all}");
+    assert!(report["failovers"].as_u64() > Some(0), "no channel left its path: {all}");
+    let hit = |fault: &Value| fault["hits"].as_u64() > Some(0);
+    assert!(report["faults"].as_array().unwrap().iter().any(hit), "{all}");
+    report
+}
+
+/// Runs a program; its JSON, which keeps its schema.
+pub fn written(program: &str, name: &str, arguments: &[&str]) -> Value {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.json", std::process::id()));
+    let output = Command::new(program).args(arguments).arg("--json").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(document["schema"], name);
+    assert_eq!(shunt_json::errors(&document), "");
+    document
 }

@@ -106,7 +106,8 @@ fn of_prefix() -> impl Iterator<Item = &'static str> {
 /// Builds what the rows start, but for the device code, which was built before.
 pub fn build(arches: &[&Arch]) -> Result<()> {
     let mut build = sh::command("cargo");
-    build.args(["build", "--release", "-p", "shunt-bench", "-p", "shunt-cli", "--bins"]);
+    let packages = ["shunt-bench", "shunt-moe-pressure", "shunt-gpu-check", "shunt-cli"];
+    build.args(["build", "--release", "--bins"]).args(packages.iter().flat_map(|package| ["-p", package]));
     sh::capture(&mut build).context("the programs that launch kernels do not build")?;
     let mut args = vec!["--deep-ep".to_owned(), "--programs".to_owned()];
     args.extend(arches.iter().flat_map(|arch| ["--arch".to_owned(), arch.name.to_owned()]));

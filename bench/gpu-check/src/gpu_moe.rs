@@ -1,7 +1,7 @@
 //! MoE kernels on a GPU: ranks that share it, each with kernels and a stream of its own, and what they must get right.
 
-use crate::cluster::{Cluster, Unit};
-use crate::gpu::{Kernels, answered};
+use shunt_bench::cluster::{Cluster, Unit};
+use shunt_bench::gpu::{Kernels, answered};
 use shunt_deep_ep_bridge::PathName;
 use shunt_deep_ep_bridge::staged::{Machine, NormalMachine};
 use shunt_device::{Fault, HeapOffset};

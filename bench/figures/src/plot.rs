@@ -1,6 +1,6 @@
 //! The timeline as SVG and as a line of blocks: a bar per 10 ms, coloured by the path that carried it.
 
-use crate::report::{Bin, FaultLine, Report};
+use crate::lines::{Bin, FaultLine};
 use std::fmt::Write;
 
 /// Colours of paths in order of appearance; they differ in lightness too.
@@ -148,17 +148,6 @@ pub struct Picture<'r> {
     pub bins: &'r [Bin],
     /// Lines across them.
     pub faults: &'r [FaultLine],
-}
-
-/// The timeline as an SVG document. It is as long as the run was.
-pub fn svg(report: &Report) -> String {
-    let caption = format!(
-        "delivered, GB/s per 10 ms; {}; seed {}; oversubscribed: {}",
-        report.clock,
-        report.seed,
-        if report.oversubscribed { "yes" } else { "no" }
-    );
-    draw(&Picture { caption, bins: &report.timeline, faults: &report.faults })
 }
 
 /// A timeline as an SVG document.

@@ -1,10 +1,10 @@
 //! What came of a run.
 
-use super::part::NicBytes;
-use crate::report::{Bin, FaultLine};
-use crate::units::show_time;
+use crate::part::NicBytes;
 use schemars::JsonSchema;
 use serde::Serialize;
+use shunt_figures::lines::{Bin, FaultLine};
+use shunt_figures::units::show_time;
 use shunt_json::Kind;
 use std::fmt;
 

@@ -1,4 +1,15 @@
-//! Sizes, durations and rates as people write them, and back.
+//! Sizes, durations, rates and switches as people write them, and back.
+
+use clap::ValueEnum;
+
+/// A switch.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnOff {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
 
 /// What was given and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

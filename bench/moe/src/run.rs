@@ -1,17 +1,17 @@
 //! One run: ranks of this process, a thread for each, and one that makes rails fail; then what came of all ranks.
 
-use super::options::{ModeKind, MoeOptions};
-use super::part::{End, How, NicBytes, Part};
-use super::rank::{Ended, Shared};
-use super::trouble::{Trouble, Troubles};
-use super::verdict::{BROKEN, MoeReport, USAGE};
-use crate::options::OnOff;
-use crate::progress::layers_bar;
-use crate::report::{Bin, FaultLine};
-use crate::timeline::{BIN_NS, Timeline, gb_s};
+use crate::options::{ModeKind, MoeOptions};
+use crate::part::{End, How, NicBytes, Part};
+use crate::rank::{Ended, Shared};
+use crate::trouble::{Trouble, Troubles};
+use crate::verdict::{BROKEN, MoeReport, USAGE};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shunt_deep_ep_bridge::Patience;
 use shunt_deep_ep_bridge::reference::{Case, Chance};
 use shunt_deep_ep_job::{Job, JobOptions, NoJob, RAILS};
+use shunt_figures::lines::{Bin, FaultLine};
+use shunt_figures::timeline::{BIN_NS, Timeline, gb_s};
+use shunt_figures::units::OnOff;
 use shunt_layout::moe_normal::NormalShape;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
@@ -206,6 +206,13 @@ fn strike(
     }
     bar.finish_and_clear();
     struck
+}
+
+/// A bar over layers on stderr; hidden where that is no terminal.
+fn layers_bar(layers: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} layers  {elapsed}, {eta} left  {msg}");
+    let bar = ProgressBar::with_draw_target(Some(layers), ProgressDrawTarget::stderr());
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn judge(options: &MoeOptions, parts: &[Part]) -> MoeReport {

@@ -1,12 +1,11 @@
 //! The command line of `moe_pressure`.
 
-use super::trouble::Trouble;
-use super::verdict::{ITERS_MAX, USAGE};
-use crate::options::OnOff;
-use crate::units::{parse_count, parse_time, show_size, show_time};
+use crate::trouble::Trouble;
+use crate::verdict::{ITERS_MAX, USAGE};
 use clap::{Parser, ValueEnum};
 use shunt_deep_ep_bridge::normal::Config;
 use shunt_deep_ep_bridge::{Format, Signals};
+use shunt_figures::units::{OnOff, parse_count, parse_time, show_size, show_time};
 use shunt_host::config::NicKind;
 use shunt_host::job::{Flags, Job as Place};
 use shunt_layout::moe::{Shape, TOPK_MAX};

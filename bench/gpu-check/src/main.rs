@@ -2,10 +2,15 @@
 //!
 //! The last line of the output is what the row found. Exit status: 0 as it should be, 1 not, 2 no such row, 3 no GPU:
 //! then nothing was run.
+//!
+//! PEs, NICs and kernels on a GPU come from [`shunt_bench`], scenarios and what they must come to from the crates that
+//! have the kernels; here are the rows, and ranks of MoE layers that share one GPU.
 
+mod gpu_moe;
+
+use gpu_moe::GpuRank;
 use shunt_bench::cluster::{Cluster, Unit, find_gpu, suspect_ns};
 use shunt_bench::gpu::{Kernels, answered};
-use shunt_bench::gpu_moe::GpuRank;
 use shunt_bench::heap::HeapMap;
 use shunt_bench::job::Job;
 use shunt_bench::job::board::Board;

@@ -3,8 +3,7 @@
 use crate::timeline::{WARM_UP_NS, mean_gb_s};
 use schemars::JsonSchema;
 use serde::Serialize;
-use shunt_soft_nic::RailAt;
-use shunt_soft_nic::fault::Injection;
+use shunt_soft_fault::{Injection, RailAt};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -9,6 +9,9 @@
 //! | [`part`] | what one process tells the others of its ranks |
 //! | [`verdict`] | what came of it, in JSON and in one word; pure |
 //! | [`run`] | one run |
+//!
+//! The crate owns the layers and their verdict. Ranks and NICs come from [`shunt_deep_ep_job`], the kernels of a layer
+//! and the reference from [`shunt_deep_ep_bridge`]; it touches no queue pair.
 
 pub mod options;
 pub mod part;
@@ -17,10 +20,11 @@ pub mod run;
 pub mod trouble;
 pub mod verdict;
 
-use crate::outputs::Outputs;
-use crate::plot::{self, Picture};
-use crate::progress::{say, stdout_error};
 use options::MoeOptions;
+use shunt_figures::outputs::Outputs;
+use shunt_figures::plot::{self, Picture};
+use shunt_figures::say;
+use shunt_figures::stdout::stdout_error;
 use shunt_host::events::{Logging, flush_log};
 use shunt_json::Document;
 use std::ffi::OsString;

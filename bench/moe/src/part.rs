@@ -1,10 +1,10 @@
 //! What one process tells the others of its ranks, for each to judge the whole run.
 
-use super::rank::Ended;
-use crate::report::FaultLine;
+use crate::rank::Ended;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_device::FaultKind;
+use shunt_figures::lines::FaultLine;
 
 /// How a rank ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]

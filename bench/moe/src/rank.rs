@@ -1,6 +1,5 @@
 //! One rank and its loop.
 
-use crate::timeline::Timeline;
 use shunt_deep_ep_bridge::layer::{self, Manner, Wrongs};
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::normal::{self, NormalBuffer, NormalHandle};
@@ -9,6 +8,7 @@ use shunt_deep_ep_bridge::{Buffer, MoeError, Patience, Runner};
 use shunt_deep_ep_job::{Job, Lane};
 use shunt_device::FaultKind;
 use shunt_device::platform::host::World;
+use shunt_figures::timeline::Timeline;
 use shunt_layout::moe_normal::NormalShape;
 use std::sync::atomic::{AtomicU64, Ordering};
 
