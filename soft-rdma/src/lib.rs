@@ -11,7 +11,7 @@
 //!
 //! | crate | what it is | modules here |
 //! | --- | --- | --- |
-//! | [`shunt_soft_uverbs`] | the kernel's side of verbs | [`abi`], [`ioctl`], [`methods`], [`verbs`], [`devx`], [`user`] |
+//! | [`shunt_soft_uverbs`] | the kernel's side | [`abi`], [`ioctl`], [`methods`], [`verbs`], [`devx`], [`user`] |
 //! | [`shunt_soft_machine`] | what the process has of RDMA | [`machine`], [`devices`], [`port`], [`settings`], |
 //! | | | [`sysfs`], [`control`], [`mod@log`] |
 

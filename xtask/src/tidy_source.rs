@@ -40,7 +40,7 @@ const ATOMIC_HOME: &str = "device/src/platform/host.rs";
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"]; // the rule's own words
 
 /// What a generator wrote: held against its source by `cargo xtask bindings`, not judged here.
-const GENERATED: &str = "mlx5-sys/src/generated/";
+pub const GENERATED: &str = "mlx5-sys/src/generated/";
 
 /// All rules on one file.
 pub fn check(path: &str, text: &str) -> Vec<Finding> {
@@ -201,6 +201,19 @@ impl<'t> Source<'t> {
     }
 }
 
+/// Lines of a file outside of items under `#[cfg(test)]`.
+pub fn lines_without_tests(text: &str) -> usize {
+    const TEST: &str = "#[cfg(test)]";
+    let (code, _) = split(text);
+    let (mut lines, mut from) = (text.lines().count(), 0);
+    while let Some(at) = code[from..].find(TEST) {
+        let (first, rest) = (from + at, &code[from + at + TEST.len()..]);
+        from = first + TEST.len() + item_end(rest).map_or(rest.len(), |end| end + 1);
+        lines -= code[first..from].matches('\n').count() + 1;
+    }
+    lines
+}
+
 /// Splits text into code and comments of the same shape: what is in one is blank in the other; strings are
 /// blank in both, quotes kept in code.
 fn split(text: &str) -> (String, String) {
@@ -345,13 +358,18 @@ fn function_names(code: &str) -> Vec<(usize, String)> {
 
 /// Length of the text from `fn` to the brace that closes its body; `None` for a declaration.
 fn body_end(code: &str) -> Option<usize> {
+    item_end(code).filter(|end| code[*end..].starts_with('}'))
+}
+
+/// Length of the text up to what ends an item: the brace that closes its body, or a semicolon.
+fn item_end(code: &str) -> Option<usize> {
     let mut depth = 0usize;
     let mut brackets = 0usize;
     for (at, c) in code.char_indices() {
         match c {
             '(' | '[' => brackets += 1,
             ')' | ']' => brackets = brackets.saturating_sub(1),
-            ';' if depth == 0 && brackets == 0 => return None,
+            ';' if depth == 0 && brackets == 0 => return Some(at),
             '{' => depth += 1,
             '}' => {
                 depth = depth.checked_sub(1)?;

@@ -114,3 +114,18 @@ fn lifetimes_are_not_characters() {
         "fn a<'s>(x: &'s str, y: char) -> &'s str { if y == '\\'' { x } else { \"{\" } }",
     );
 }
+
+#[test]
+fn lines_that_are_no_tests() {
+    for (text, lines) in [
+        ("", 0),
+        ("// a\n\nfn a() {}\n", 3),
+        ("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n", 1),
+        ("#[cfg(test)]\n#[path = \"a;{.rs\"]\nmod tests;\nfn a() {}\n", 1),
+        ("#[cfg(test)]\nconst A: [u8; 2] = [0;\n 2];\nfn a() {}\n", 1),
+        ("fn a() {\n    let a = \"#[cfg(test)]\";\n}\n// #[cfg(test)]\n", 4),
+        ("#[cfg(test)]\nuse a::{\n    b,\n};\nmod c;\n#[cfg(test)]\nimpl A {\n}\n", 1),
+    ] {
+        assert_eq!(lines_without_tests(text), lines, "{text:?}");
+    }
+}

@@ -1,5 +1,5 @@
-//! The module graph of each crate, and the sizes of its types: no circles, no type with more methods than
-//! [`METHODS_MAX`].
+//! The module graph of each crate, and sizes: no circles, no type with more methods than [`METHODS_MAX`], no package
+//! with more lines than `sizes` allows.
 //!
 //! The rule. Modules are files; an inline module belongs to its file. An arrow runs from the module that names
 //! something, by `use` or by a path, to the module that *defines* it: re-exports are followed, so `use super::Name`
@@ -13,6 +13,7 @@
 mod allowed;
 mod graph;
 mod read;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -20,28 +21,32 @@ use crate::tidy_source::Finding;
 use allowed::{ALLOWED, Allowed, METHODS_MAX};
 use anyhow::{Context, Result};
 use graph::{Circle, Found, Large};
+use sizes::Packages;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Compares what the tree holds with what is allowed. `files`: path and text of each file of the tree.
 pub fn check(root: &Path, files: &BTreeMap<String, String>) -> Result<Vec<Finding>> {
-    let found = find(files);
+    let (found, packages) = find(files);
     let text = std::fs::read_to_string(root.join(ALLOWED)).with_context(|| ALLOWED.to_owned())?;
-    Ok(Allowed::read(&text).compare(&found))
+    let mut findings = Allowed::read(&text).compare(&found);
+    findings.extend(packages.too_large(files));
+    Ok(findings)
 }
 
 /// Takes off the list what is gone or smaller. What is new or larger stays a finding.
 pub fn shrink(root: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     let path = root.join(ALLOWED);
     let text = std::fs::read_to_string(&path).with_context(|| ALLOWED.to_owned())?;
-    std::fs::write(path, Allowed::read(&text).shrunk(&find(files)))?;
+    std::fs::write(path, Allowed::read(&text).shrunk(&find(files).0))?;
     Ok(())
 }
 
-fn find(files: &BTreeMap<String, String>) -> Found {
-    let mut found = Found::default();
-    for (name, root) in roots(files) {
-        let modules = read::Modules::read(&root, files);
+fn find(files: &BTreeMap<String, String>) -> (Found, Packages) {
+    let (mut found, mut packages) = (Found::default(), Packages::default());
+    for Root { folder, name, file } in roots(files) {
+        let modules = read::Modules::read(&file, files);
+        packages.add(&folder, &modules);
         let graph = graph::Graph::of(&modules);
         found.circles.extend(graph.circles().into_iter().map(|members| {
             let names: Vec<&str> = members.iter().map(|node| modules.name(*node)).collect();
@@ -60,11 +65,20 @@ fn find(files: &BTreeMap<String, String>) -> Found {
             }
         }));
     }
-    found
+    (found, packages)
 }
 
-/// Name and first file of each crate: libraries by their folder, programs with the file's name besides.
-fn roots(files: &BTreeMap<String, String>) -> Vec<(String, String)> {
+/// A library or a program.
+struct Root {
+    /// Of its package.
+    folder: String,
+    /// A library's is the folder, a program has the file's name besides.
+    name: String,
+    /// The first file.
+    file: String,
+}
+
+fn roots(files: &BTreeMap<String, String>) -> Vec<Root> {
     let mut roots = Vec::new();
     for (manifest, text) in files.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
         let folder = manifest.trim_end_matches("/Cargo.toml");
@@ -75,11 +89,12 @@ fn roots(files: &BTreeMap<String, String>) -> Vec<(String, String)> {
             let rest = &path[source.len()..];
             let program =
                 rest == "main.rs" || rest.strip_prefix("bin/").is_some_and(|name| !name.contains('/'));
-            if rest == "lib.rs" {
-                roots.push((folder.to_owned(), path.clone()));
-            } else if program || named.contains(path) {
-                roots.push((format!("{folder}/{}", rest.trim_end_matches(".rs")), path.clone()));
-            }
+            let name = match rest {
+                "lib.rs" => folder.to_owned(),
+                _ if program || named.contains(path) => format!("{folder}/{}", rest.trim_end_matches(".rs")),
+                _ => continue,
+            };
+            roots.push(Root { folder: folder.to_owned(), name, file: path.clone() });
         }
     }
     roots

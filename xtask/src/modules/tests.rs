@@ -8,7 +8,7 @@ fn crate_of(modules: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 fn circles(modules: &[(&str, &str)]) -> Vec<String> {
-    find(&crate_of(modules)).circles.into_iter().map(|circle| circle.name).collect()
+    find(&crate_of(modules)).0.circles.into_iter().map(|circle| circle.name).collect()
 }
 
 const NONE: [&str; 0] = [];
@@ -18,8 +18,43 @@ fn two_modules_that_use_each_other_are_a_circle() {
     let lib = ("lib.rs", "mod b;\nmod c;");
     assert_eq!(circles(&[lib, ("b.rs", "use crate::c::C;"), ("c.rs", "use super::b::B;")]), ["a: b c"]);
     assert_eq!(circles(&[lib, ("b.rs", "use crate::c::C;"), ("c.rs", "struct C;")]), NONE);
-    let found = find(&crate_of(&[lib, ("b.rs", "use crate::c::C;"), ("c.rs", "use crate::b::{self, B};")]));
+    let (found, _) =
+        find(&crate_of(&[lib, ("b.rs", "use crate::c::C;"), ("c.rs", "use crate::b::{self, B};")]));
     assert_eq!(found.circles[0].arrows, ["b -> c (crate::c::C)", "c -> b (crate::b)"]);
+}
+
+/// What the counter says of a package of these files.
+fn too_large(folder: &str, modules: &[(&str, &str)]) -> Vec<String> {
+    let files = crate_of(modules).into_iter();
+    let files =
+        files.map(|(path, text)| (format!("{folder}{}", path.trim_start_matches('a')), text)).collect();
+    find(&files).1.too_large(&files).into_iter().map(|finding| finding.to_string()).collect()
+}
+
+#[test]
+fn a_package_of_more_lines_than_allowed_without_its_tests() {
+    let lib = "mod b;\n#[cfg(test)]\nmod many;\n#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod tests;\n";
+    let of = |lines: usize| {
+        format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", "// one\n".repeat(lines), "\n".repeat(90))
+    };
+    let tests = "\n".repeat(5_000);
+    let package = |lines: usize| {
+        let main = "fn main() {}\n".repeat(1_000);
+        let files = [
+            ("lib.rs", lib),
+            ("b.rs", &of(lines)),
+            ("many.rs", &tests),
+            ("b_tests.rs", &tests),
+            ("main.rs", &main),
+        ];
+        [too_large("a", &files), too_large("tests/a", &files)]
+    };
+    assert_eq!(package(7_999), [NONE; 2], "one line, and a program of 1000");
+    let [found, in_tests] = package(8_000);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let text = "a/Cargo.toml:1: lines of Rust without tests: expected at most 9000, got 9001; ";
+    assert!(found[0].starts_with(text), "{found:?}");
+    assert_eq!(in_tests, NONE, "a package of tests");
 }
 
 #[test]
@@ -102,7 +137,7 @@ fn methods_are_counted_over_all_blocks_and_files() {
     let lib = "mod b; pub struct Big; impl Big { ".to_owned() + &methods(40, "x") + "}";
     let of = |more: usize, block: &str| {
         let b = format!("use crate::Big; {block} {{ {} #[cfg(test)] fn t() {{}} }}", methods(more, "y"));
-        find(&crate_of(&[("lib.rs", &lib), ("b.rs", &b)])).types
+        find(&crate_of(&[("lib.rs", &lib), ("b.rs", &b)])).0.types
     };
     assert!(of(20, "impl Big").is_empty());
     let types = of(21, "impl Big");
@@ -157,6 +192,6 @@ fn the_crates_of_the_tree_are_found() {
     files.insert("a/src/third.rs".to_owned(), String::new());
     files
         .insert("a/Cargo.toml".to_owned(), "[[bin]]\nname = \"third\"\npath = \"src/third.rs\"\n".to_owned());
-    let names: Vec<String> = roots(&files).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = roots(&files).into_iter().map(|root| root.name).collect();
     assert_eq!(names, ["a/bin/other", "a", "a/main", "a/third"]);
 }
