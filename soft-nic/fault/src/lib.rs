@@ -4,6 +4,10 @@
 //! so that a test can show that its oracle notices. Faults of the link act on packets through one port, in
 //! both directions unless their name says otherwise. Loopback traffic of a NIC does not cross its port: only
 //! `nic-gone` reaches it.
+//!
+//! The crate is pure: text and times in, faults and steps out. It knows no NIC, no packet and no clock. Who drives NICs
+//! asks the [`Plan`] what starts and ends, and keeps it in the [`Faults`] of a NIC, which the part that a fault concerns
+//! asks whether it struck.
 
 mod active;
 mod injection;
