@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`options`], [`environment`], [`plan`], [`usage`] | the command line and the environment |
-//! | [`heap`], [`pattern`], [`amo_model`], [`checker`] | what is written where, and whether it arrived; pure |
+//! | [`heap`] | what lies where; what is written there, and whether it arrived, says [`shunt_oracle`] |
 //! | [`kernel`], [`stream`], [`uncertain_policy`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
 //! | [`nics`] | what carries the packets, behind one trait |
@@ -14,8 +14,6 @@
 //! | [`program`], [`progress`], [`remarks`] | what is printed and written |
 
 pub mod agent_pause;
-pub mod amo_model;
-pub mod checker;
 pub mod clock;
 pub mod cluster;
 pub mod environment;
@@ -29,7 +27,6 @@ pub mod kernel;
 pub mod nics;
 pub mod options;
 pub mod page;
-pub mod pattern;
 pub mod plan;
 pub mod program;
 pub mod progress;

@@ -4,20 +4,20 @@
 //! add of one; or, where the receiver clears what it saw, adds `i + 1` to the slot's own word. The receiver checks a
 //! put when its signal is seen, poisons the slot, and gives slots back half a window at a time.
 
-use crate::amo_model::{Model, Scripted};
-use crate::checker::{Check, Content, Findings, Flags, Slots};
 use crate::gpu::Kernels;
 use crate::hand::{Fetching, Hand};
 use crate::heap::{HeapMap, HeapView};
 use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
 use crate::options::{Mode, SignalKind};
-use crate::pattern::{Salt, fill, word};
 use crate::uncertain_policy::Decided;
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
 use shunt_figures::timeline::{Gap, Timeline};
 use shunt_kernels::Call;
+use shunt_oracle::amo_model::{Model, Scripted};
+use shunt_oracle::checker::{Check, Content, Findings, Flags, Slots};
+use shunt_oracle::pattern::{Salt, fill, word};
 
 /// What the two ends of one stream know of it.
 #[derive(Clone, Copy)]

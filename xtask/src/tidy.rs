@@ -27,7 +27,7 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
-  layout, soft-nic/fault <- bench/figures <- bench, bench/moe      bench <- bench/gpu-check
+  layout, soft-nic/fault <- bench/figures <- bench, bench/moe      device <- bench/oracle <- bench <- bench/gpu-check
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload, host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli";
 
@@ -77,6 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("shunt-settings", &[]),
     ("shunt-json", &[]),
+    ("shunt-oracle", &["shunt-device"]),
     ("shunt-figures", &["shunt-layout", "shunt-soft-fault"]),
     ("shunt-pages", &[]),
     ("shunt-wire", &["shunt-layout"]),

@@ -204,8 +204,11 @@ impl<'t> Source<'t> {
 /// Lines of a file outside of items under `#[cfg(test)]`.
 pub fn lines_without_tests(text: &str) -> usize {
     const TEST: &str = "#[cfg(test)]";
-    let (code, _) = split(text);
     let (mut lines, mut from) = (text.lines().count(), 0);
+    if !text.contains(TEST) {
+        return lines;
+    }
+    let (code, _) = split(text);
     while let Some(at) = code[from..].find(TEST) {
         let (first, rest) = (from + at, &code[from + at + TEST.len()..]);
         from = first + TEST.len() + item_end(rest).map_or(rest.len(), |end| end + 1);

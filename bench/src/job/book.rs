@@ -1,7 +1,6 @@
 //! All that was reported of a run, no matter which PE lived to report it, and what it adds up to. Pure.
 
 use super::entry::Entry;
-use crate::checker::Findings;
 use crate::nics::{Medium, RailCounters};
 use crate::options::{DeviceKind, SignalKind};
 use crate::report::{Counts, Ended, Raw};
@@ -10,6 +9,7 @@ use shunt_figures::rail_stats::Carried;
 use shunt_figures::switch_table::{Pathless, Planned, lines};
 use shunt_figures::timeline::longest_silence;
 use shunt_layout::state::SwitchRecord;
+use shunt_oracle::checker::Findings;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
 use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Couriers over a network of this process that loses, doubles and cuts.
 
 use super::*;
-use crate::checker::Findings;
+use shunt_oracle::checker::Findings;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 

@@ -2,12 +2,12 @@
 //! start of the stream: clocks of processes have nothing in common but their pace.
 
 use super::wire::{BadBytes, Reader, Writer};
-use crate::checker::Findings;
 use crate::nics::RailCounters;
 use crate::report::{Ended, Failing};
 use shunt_figures::switch_table::Pathless;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{PathIdentity, SwitchRecord};
+use shunt_oracle::checker::Findings;
 use shunt_soft_nic::{RailAt, WordWatch};
 
 /// One thing that happened or was counted.
