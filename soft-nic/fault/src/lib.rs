@@ -5,9 +5,9 @@
 //! both directions unless their name says otherwise. Loopback traffic of a NIC does not cross its port: only
 //! `nic-gone` reaches it.
 //!
-//! The crate is pure: text and times in, faults and steps out. It knows no NIC, no packet and no clock. Who drives NICs
-//! asks the [`Plan`] what starts and ends, and keeps it in the [`Faults`] of a NIC, which the part that a fault concerns
-//! asks whether it struck.
+//! The crate is pure: text and times in, faults and steps out. It knows no NIC, no packet and no clock. Who drives
+//! NICs asks the [`Plan`] what starts and ends, and keeps it in the [`Faults`] of a NIC, which the part that a fault
+//! concerns asks whether it struck.
 
 mod active;
 mod injection;
