@@ -5,7 +5,7 @@ use shunt_layout::mlx5::prm::qp::ece;
 /// Options words; 0: the device has no enhanced connection establishment (`ece_support`).
 ///
 /// No option changes what the software NIC does: links lose nothing but by faults, and what it does about those is in
-/// [`Quirks`](crate::Quirks).
+/// [`Quirks`](crate::config::Quirks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ece(pub u32);
 

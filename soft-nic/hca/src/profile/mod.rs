@@ -1,6 +1,6 @@
 //! What one kind of device refuses, reports and does otherwise than another.
 //!
-//! A [`Profile`] is data: [`table`] has those with a name. The parts of the NIC that obey it ask it questions; nothing
+//! A [`Profile`] is data: [`PROFILES`] has those with a name. Parts of the NIC that obey it ask it questions; nothing
 //! here touches a queue. Which device does what is read from public drivers where they say it, and **invented but
 //! plausible** where nobody does: above all the times of commands, which are virtual.
 
@@ -107,7 +107,7 @@ pub struct Profile {
     pub umem_align: u64,
     /// Doorbell pages.
     pub uncached_pages: UncachedPages,
-    /// What a command takes; `None`: always [`firmware_ns`](crate::NicConfig::firmware_ns).
+    /// What a command takes; `None`: always [`firmware_ns`](crate::config::NicConfig::firmware_ns).
     pub command_time: Option<CommandTime>,
     /// 2ERR clears `rmsn`.
     pub rmsn_cleared_by_2err: bool,
