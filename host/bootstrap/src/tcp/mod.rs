@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`net`] | **start here**: [`TcpNet`] and its ends |
 //! | `collectives` | its bootstrap: all-gathers and exchanges |
+//! | [`pipe`] | connections beside jobs: messages between two processes with one secret |
 //! | [`options`], [`address`], [`secret`], [`unique_id`], [`interface`] | what it takes to join |
 //! | [`error`] | what can go wrong, and why a connection is refused |
 //! | [`preamble`], [`frame`], `link` | the bytes: in the clear, encrypted, and a connection without its socket |
@@ -22,6 +23,7 @@ pub mod interface;
 mod link;
 pub mod net;
 pub mod options;
+pub mod pipe;
 pub mod preamble;
 pub mod secret;
 pub mod state;

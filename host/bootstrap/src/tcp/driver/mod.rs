@@ -1,6 +1,6 @@
 //! The network's thread: sockets and timers of one process, all in one poll loop.
 
-mod connection;
+pub(super) mod connection;
 mod member;
 mod mesh;
 mod mesh_peer;

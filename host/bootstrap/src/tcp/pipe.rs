@@ -1,0 +1,204 @@
+//! A connection between two processes that belong to no job: messages of bytes, encrypted, by whoever has the secret.
+//!
+//! The bytes are those of a job's mesh ([`super::preamble`], [`super::frame`]): who dials counts as rank 1 of two, who
+//! is dialled as rank 0, and the number of the job is made of the secret and a name that both know. The first message of
+//! the side that dials is at most [`FIRST_MAX`] long.
+
+use super::driver::connection::{Connection, Role};
+use super::frame::{Frame, HELLO_MAX};
+use super::link::{Link, Local};
+use super::preamble::{PROTOCOL, Purpose};
+use super::secret::{Secret, digest};
+use mio::net::TcpStream;
+use shunt_layout::ABI_VERSION;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// Longest first message of the side that dials.
+pub const FIRST_MAX: usize = HELLO_MAX - 1;
+/// How long a connection may take until the other side has shown that it has the secret.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What connections of one kind share.
+#[derive(Clone, Debug)]
+pub struct Realm {
+    secret: Secret,
+    job: [u8; 16],
+}
+
+impl Realm {
+    /// By its name, which tells it from others with the same secret.
+    pub fn new(secret: &Secret, name: &str) -> Self {
+        let secret = secret.of_job(name);
+        let number = digest(&[&secret.key()[..], b"pipe"].concat());
+        let mut job = [0; 16];
+        job.copy_from_slice(&number[..16]);
+        Self { secret, job }
+    }
+
+    fn local(&self, rank: u32) -> Local {
+        let (versions, secret) = ((PROTOCOL, ABI_VERSION), self.secret.clone());
+        Local { rank, world: 2, versions, secret, job: Some(self.job) }
+    }
+}
+
+/// One connection. Nothing of it waits.
+pub struct Pipe {
+    connection: Connection,
+    over: Option<String>,
+}
+
+impl Pipe {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// As the system answers at once; later, [`Pipe::over`] says it.
+    pub fn dial(realm: &Realm, to: SocketAddr) -> io::Result<Self> {
+        let link = Link::connect(realm.local(1), Purpose::Mesh { from: 1, to: 0 });
+        Ok(Self { connection: Connection::new(TcpStream::connect(to)?, link, Role::Peer(0), to), over: None })
+    }
+
+    /// Takes what was accepted.
+    ///
+    /// # Errors
+    /// As the system answers.
+    pub fn accept(realm: &Realm, stream: std::net::TcpStream, from: SocketAddr) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let link = Link::accept(realm.local(0));
+        let stream = TcpStream::from_std(stream);
+        Ok(Self { connection: Connection::new(stream, link, Role::Stranger, from), over: None })
+    }
+
+    /// Its descriptor, to wait for.
+    pub fn fd(&self) -> RawFd {
+        self.connection.stream.as_raw_fd()
+    }
+
+    /// Why it has ended, if it has.
+    pub fn over(&self) -> Option<&str> {
+        self.over.as_deref()
+    }
+
+    /// Bytes that the system has not taken.
+    pub fn pending(&self) -> usize {
+        self.connection.link.pending()
+    }
+
+    /// Sends a message, now or as soon as the connection is there.
+    pub fn send(&mut self, bytes: Vec<u8>) {
+        if self.over.is_none() {
+            self.connection.link.send(&Frame::Datagram { topic: 0, bytes });
+        }
+    }
+
+    /// Writes what waits, and takes what has come.
+    pub fn carry_on(&mut self) -> Vec<Vec<u8>> {
+        let mut messages = Vec::new();
+        if self.over.is_some() {
+            return messages;
+        }
+        if let Err(why) = self.step(&mut messages) {
+            self.over = Some(why);
+            self.connection.hang_up();
+        }
+        messages
+    }
+
+    fn step(&mut self, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
+        let connection = &mut self.connection;
+        if !connection.proven && connection.since + PATIENCE < Instant::now() {
+            return Err("no answer in time".into());
+        }
+        if !connection.try_connected().map_err(|end| end.text())? {
+            return Ok(());
+        }
+        let mut buffer = [0; 16 << 10];
+        loop {
+            let taken = connection.read(&mut buffer);
+            for frame in taken.frames {
+                let Frame::Datagram { bytes, .. } = frame else {
+                    return Err("it sends what belongs to a job".into());
+                };
+                messages.push(bytes);
+            }
+            if let Some(end) = taken.end {
+                return Err(end.text());
+            }
+            if !taken.more {
+                break;
+            }
+        }
+        connection.proven |= connection.link.is_open();
+        connection.blocked = false;
+        connection.write().map_err(|end| end.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn both(here: &Realm, there: &Realm) -> (Pipe, Pipe) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = Pipe::dial(here, listener.local_addr().unwrap()).unwrap();
+        let (stream, from) = listener.accept().unwrap();
+        (dialled, Pipe::accept(there, stream, from).unwrap())
+    }
+
+    /// Carries both on until `done`, or until it is clear that it will not be.
+    fn carry(
+        (a, b): (&mut Pipe, &mut Pipe),
+        mut done: impl FnMut(Vec<Vec<u8>>, Vec<Vec<u8>>) -> bool,
+    ) -> bool {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            let (from_b, from_a) = (a.carry_on(), b.carry_on());
+            if done(from_b, from_a) {
+                return true;
+            }
+            if a.over().is_some() && b.over().is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    #[test]
+    fn messages_go_both_ways_in_order_and_an_end_is_told() {
+        let realm = Realm::new(&Secret::from_text("sixteen letters!").unwrap(), "test");
+        let (mut a, mut b) = both(&realm, &realm);
+        a.send(b"first".to_vec());
+        a.send(vec![7; 200_000]);
+        b.send(b"back".to_vec());
+        let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
+        let all = carry((&mut a, &mut b), |from_b, from_a| {
+            at_a.extend(from_b);
+            at_b.extend(from_a);
+            at_a.len() == 1 && at_b.len() == 2
+        });
+        assert!(all, "{:?} {:?}", a.over(), b.over());
+        assert_eq!((at_a, at_b), (vec![b"back".to_vec()], vec![b"first".to_vec(), vec![7; 200_000]]));
+        drop(a);
+        let until = Instant::now() + Duration::from_secs(20);
+        while b.over().is_none() && Instant::now() < until {
+            b.carry_on();
+        }
+        assert!(b.over().is_some(), "the other side is gone");
+    }
+
+    #[test]
+    fn another_secret_and_another_realm_are_refused() {
+        let secret = Secret::from_text("sixteen letters!").unwrap();
+        let other = Secret::from_text("seventeen letters").unwrap();
+        for there in [Realm::new(&other, "test"), Realm::new(&secret, "another")] {
+            let (mut a, mut b) = both(&Realm::new(&secret, "test"), &there);
+            a.send(b"first".to_vec());
+            assert!(!carry((&mut a, &mut b), |_, from_a| !from_a.is_empty()));
+            assert!(b.over().is_some_and(|why| why.contains("secret")), "{:?}", b.over());
+        }
+    }
+}
