@@ -61,6 +61,8 @@ const BAD: &[(&str, &str)] = &[
     ("SHUNT_PROBES", "0"),
     ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "-1"),
     ("SHUNT_VERBS", "always"),
+    ("SHUNT_VERBS_ATOMIC_ANSWER", "maybe"),
+    ("SHUNT_VERBS_ATOMICS", "stay"),
     ("SHUNT_STEP_RECORDS", "maybe"),
     ("SHUNT_LOG", "loud"),
     ("SHUNT_LOG_FILE", " "),

@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -132,12 +133,13 @@ impl Directory {
         Some((name, length))
     }
 
-    /// Waits until a message is there, so many milliseconds at most.
-    pub fn wait(&self, milliseconds: i32) {
-        use std::os::fd::AsRawFd;
-        let mut one = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is ours.
-        unsafe { libc::poll(&raw mut one, 1, milliseconds) };
+    /// Waits until a message is there, or another descriptor is ready to be read, so many milliseconds at most.
+    pub fn wait(&self, others: impl Iterator<Item = RawFd>, milliseconds: i32) {
+        let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut all: Vec<libc::pollfd> =
+            std::iter::once(self.socket.as_raw_fd()).chain(others).map(one).collect();
+        // SAFETY: so many entries, which are ours.
+        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds) };
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! * Pure: [`request`], [`send_queue`] (the journal, and the cut), [`receive_queue`], [`words`].
 //! * The program's objects and what is kept of them: [`objects`], [`queue_pair`], [`registry`]; what it calls:
-//!   [`hooks`], [`real`].
+//!   [`hooks`], [`real`], [`work_request`].
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
 //! * [`directory`], [`settings`], [`status`]: how processes find each other, what is asked for, what is told.
@@ -26,3 +26,4 @@ pub mod settings;
 pub mod spare;
 pub mod status;
 pub mod words;
+pub mod work_request;

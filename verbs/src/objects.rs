@@ -3,11 +3,12 @@
 use crate::real;
 use core::ffi::{c_int, c_uint, c_void};
 use shunt_mlx5_sys::{
-    ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex, ibv_wc,
+    ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex,
+    ibv_wc,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Address of an object of the library.
 pub struct At<T>(pub *mut T);
@@ -45,6 +46,61 @@ pub struct Context {
     pub ops: ibv_context_ops,
     /// The same of two functions that lie beside the table.
     pub ex: Extended,
+    /// Wakes the agent when a queue pair stands in here for one of a program that sleeps. It stays when the context is
+    /// closed: the agent may be looking at it.
+    pub channel: OnceLock<Option<Channel>>,
+}
+
+impl Context {
+    /// Its channel, made if there is none.
+    pub fn channel(&self) -> Option<Channel> {
+        // SAFETY: a queue pair of the program is on the context, which is open.
+        *self.channel.get_or_init(|| unsafe { Channel::make(self.raw) })
+    }
+}
+
+/// A completion channel of this library's own, which nobody but the agent takes events from.
+#[derive(Clone, Copy)]
+pub struct Channel(pub At<ibv_comp_channel>);
+
+impl Channel {
+    /// Makes one. None if the system gives none.
+    ///
+    /// # Safety
+    /// The context is open.
+    pub unsafe fn make(context: At<ibv_context>) -> Option<Self> {
+        // SAFETY: open, by the caller.
+        let made = unsafe { real::ibv_create_comp_channel(context.0) };
+        (!made.is_null()).then_some(Self(At(made)))
+    }
+
+    /// Its descriptor.
+    pub fn fd(self) -> c_int {
+        // SAFETY: channels of this library's own are never destroyed.
+        unsafe { (*self.0.0).fd }
+    }
+
+    /// Takes the events that are there: addresses of completion queues, which may be gone.
+    pub fn take_events(self) -> Vec<usize> {
+        let mut taken = Vec::new();
+        loop {
+            let mut one = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry, which is ours.
+            let count = unsafe { libc::poll(&raw mut one, 1, 0) };
+            if count != 1 || one.revents & libc::POLLIN == 0 {
+                return taken;
+            }
+            let (mut cq, mut of) = (std::ptr::null_mut(), std::ptr::null_mut());
+            // SAFETY: the channel stays. Who destroys a queue of it waits until its events are acknowledged.
+            unsafe {
+                if real::ibv_get_cq_event(self.0.0, &raw mut cq, &raw mut of) != 0 {
+                    return taken;
+                }
+                real::ibv_ack_cq_events(cq, 1);
+            }
+            taken.push(cq.addr());
+        }
+    }
 }
 
 /// What a region was registered with.
@@ -186,6 +242,8 @@ pub trait Member: Send + Sync {
 pub struct Completions {
     /// Completions that come before those of the NIC.
     pub ready: VecDeque<ibv_wc>,
+    /// Some of them came since the program was woken last.
+    pub fresh: bool,
     /// Protected queue pairs by number.
     pub members: HashMap<u32, Arc<dyn Member>>,
 }

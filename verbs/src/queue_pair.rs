@@ -4,12 +4,15 @@ use crate::objects::{At, CompletionQueue, Context, Domain, Goes, Member};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::{Kind, Request};
 use crate::send_queue::{Done, SendQueue};
+use crate::settings::settings;
 use crate::spare::{Keys, Spare};
 use shunt_mlx5_sys::{
-    IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS,
-    IBV_WC_WR_FLUSH_ERR, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_wc,
+    IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
 use std::collections::VecDeque;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -85,6 +88,10 @@ pub struct State {
     pub lost_told: bool,
     /// A completion of the program's own queue pair said that something is wrong.
     pub own_failed: bool,
+    /// The program's own queue pair is in ERR at its NIC, and stays there.
+    pub own_fenced: bool,
+    /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
+    pub waking: [bool; 2],
     /// One of a queue pair that stands in did: for which path and incarnation that was made.
     pub spare_failed: Option<(usize, u32)>,
     /// The first such completion.
@@ -132,6 +139,9 @@ pub struct QueuePair {
     state: Mutex<State>,
 }
 
+/// Numbers of the request and the receive that are posted to wake the program: both are flushed.
+const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+
 /// True for errors that another path would not cure: the program's own.
 const fn is_the_programs(status: u32) -> bool {
     // Local length, operation, protection, binding, access; what the responder refuses.
@@ -149,6 +159,7 @@ impl QueuePair {
         all_signaled: bool,
     ) -> Self {
         let context = domain.context.clone();
+        let state = State { sends: SendQueue::new(settings().answers), ..State::default() };
         Self {
             id,
             raw: RwLock::new(Some(raw)),
@@ -162,7 +173,7 @@ impl QueuePair {
             spares: Mutex::default(),
             batching: AtomicBool::new(false),
             extended: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
@@ -187,6 +198,56 @@ impl QueuePair {
     pub fn mark_moved(&self) {
         self.send_cq.moved.fetch_add(1, Ordering::AcqRel);
         self.recv_cq.moved.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The program may sleep until one of its queues has something for it.
+    pub fn may_sleep(&self) -> bool {
+        self.send_cq.wakes || self.recv_cq.wakes
+    }
+
+    /// Wakes a program that sleeps until a completion queue has something for it: a request, or a receive, of nothing
+    /// is posted on its own queue pair, which is in ERR, and so is flushed into that very queue. It is alive while the
+    /// caller holds it. False if nothing can be posted now.
+    pub fn wake(&self, own: At<ibv_qp>, queue: &CompletionQueue) -> bool {
+        let mut state = self.state();
+        let which = self.wakes_by(queue);
+        if state.own_fenced && !state.waking[which] {
+            state.waking[which] = if which == 0 { self.post_nothing(own) } else { self.receive_nothing(own) };
+        }
+        // One that is not flushed yet wakes it later than now.
+        state.waking[which]
+    }
+
+    /// True if what was posted to wake the program is not flushed, or was not taken.
+    pub fn is_waking(&self, queue: &CompletionQueue) -> bool {
+        self.state().waking[self.wakes_by(queue)]
+    }
+
+    /// 0 if the program is woken by a request, 1 if by a receive.
+    fn wakes_by(&self, queue: &CompletionQueue) -> usize {
+        let sends = std::ptr::eq(&*self.send_cq, queue) && self.cap.max_send_wr > 0;
+        usize::from(!sends)
+    }
+
+    /// Posts a request of nothing on the program's own queue pair.
+    fn post_nothing(&self, own: At<ibv_qp>) -> bool {
+        let mut wr = ibv_send_wr {
+            wr_id: WAKE[0],
+            opcode: IBV_WR_SEND,
+            send_flags: IBV_SEND_SIGNALED,
+            ..ibv_send_wr::default()
+        };
+        let mut bad = null_mut();
+        // SAFETY: the caller holds the queue pair; the request is ours.
+        self.context.ops.post_send.is_some_and(|post| unsafe { post(own.0, &raw mut wr, &raw mut bad) } == 0)
+    }
+
+    /// The same of a receive.
+    fn receive_nothing(&self, own: At<ibv_qp>) -> bool {
+        let mut wr = ibv_recv_wr { wr_id: WAKE[1], ..ibv_recv_wr::default() };
+        let mut bad = null_mut();
+        // SAFETY: as above.
+        self.context.ops.post_recv.is_some_and(|post| unsafe { post(own.0, &raw mut wr, &raw mut bad) } == 0)
     }
 
     fn sent(&self, state: &mut State, track: &Track, wc: &ibv_wc, to: &mut VecDeque<ibv_wc>) {
@@ -226,8 +287,15 @@ impl QueuePair {
             Kind::Send(_) => IBV_WC_SEND,
             Kind::Write(_) => IBV_WC_RDMA_WRITE,
             Kind::Read => IBV_WC_RDMA_READ,
+            Kind::FetchAdd(_) => IBV_WC_FETCH_ADD,
+            Kind::CompareSwap(..) => IBV_WC_COMP_SWAP,
         };
-        let (status, byte_len) = (IBV_WC_SUCCESS, if done.kind == Kind::Read { bytes } else { 0 });
+        let byte_len = match done.kind {
+            Kind::Read => bytes,
+            kind if kind.is_atomic() => 8,
+            _ => 0,
+        };
+        let status = IBV_WC_SUCCESS;
         ibv_wc { wr_id: done.wr_id, status, opcode, byte_len, qp_num: self.qpn, ..ibv_wc::default() }
     }
 
@@ -279,6 +347,9 @@ impl QueuePair {
 impl Member for QueuePair {
     fn absorb(&self, wc: &ibv_wc) -> Goes {
         let mut state = self.state();
+        if state.woke(wc) {
+            return Goes::Nowhere;
+        }
         if state.passing.is_some() {
             return Goes::On;
         }
@@ -328,6 +399,13 @@ impl State {
     /// True while everything is on the program's own queue pair and nothing is being moved.
     pub const fn is_at_home(&self) -> bool {
         self.send_on.is_own() && self.recv_on.is_own() && !self.closed && !self.lost
+    }
+
+    /// Takes a completion of what was posted to wake the program. True if this is one.
+    fn woke(&mut self, wc: &ibv_wc) -> bool {
+        let flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+        let which = WAKE.iter().position(|number| flushed && *number == wc.wr_id);
+        which.is_some_and(|which| std::mem::take(&mut self.waking[which]))
     }
 
     fn failed(&mut self, wc: &ibv_wc) -> Goes {

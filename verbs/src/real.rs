@@ -70,6 +70,9 @@ real! {
     ibv_create_cq(context: *mut ibv_context, cqe: c_int, of: *mut c_void, channel: *mut ibv_comp_channel,
         vector: c_int) -> *mut ibv_cq;
     ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
+    ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
+    ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, of: *mut *mut c_void) -> c_int;
+    ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) -> ();
     ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
     ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;

@@ -20,12 +20,21 @@ pub enum Kind {
     Write(Option<u32>),
     /// RDMA READ.
     Read,
+    /// FETCH_ADD of this number.
+    FetchAdd(u64),
+    /// CMP_SWAP: what must be there, and what then is.
+    CompareSwap(u64, u64),
 }
 
 impl Kind {
     /// True if it consumes a receive of the other end.
     pub const fn is_two_sided(self) -> bool {
         matches!(self, Self::Send(_) | Self::Write(Some(_)))
+    }
+
+    /// True if it changes a word and answers with what was there.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd(_) | Self::CompareSwap(..))
     }
 }
 

@@ -4,6 +4,9 @@
 //! are done; the rest is posted again, in order, on another queue pair. Of what was executed only a READ is posted
 //! again: its data may not have come. Completions keep their order behind it: what was executed there takes part as a
 //! WRITE of nothing.
+//!
+//! An atomic that was executed and is not complete has lost its answer, which no NIC gives twice. By [`Answers::Needed`]
+//! the queue stands there, and the program gets an error for it. By [`Answers::Unread`] it counts as done.
 
 use crate::request::{Kind, Request};
 use std::collections::VecDeque;
@@ -26,9 +29,22 @@ struct Entry {
     executed: bool,
 }
 
+/// What an atomic without its answer is to the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// An error: it may look at the value.
+    #[default]
+    Needed,
+    /// Done: it never looks.
+    Unread,
+}
+
 /// The journal of one queue pair.
 #[derive(Default)]
 pub struct SendQueue {
+    answers: Answers,
+    /// The program has posted an atomic.
+    atomics: bool,
     entries: VecDeque<Entry>,
     /// Number of the oldest entry.
     first: u64,
@@ -43,6 +59,25 @@ pub struct SendQueue {
 pub struct Impossible;
 
 impl SendQueue {
+    /// An empty one.
+    pub fn new(answers: Answers) -> Self {
+        Self { answers, ..Self::default() }
+    }
+
+    /// True once the program has posted an atomic.
+    pub const fn has_atomics(&self) -> bool {
+        self.atomics
+    }
+
+    /// True if the oldest request is an atomic whose answer is lost and needed: nothing behind it can complete.
+    pub fn answer_is_lost(&self) -> bool {
+        self.entries.front().is_some_and(|entry| self.stands_at(entry))
+    }
+
+    fn stands_at(&self, entry: &Entry) -> bool {
+        entry.executed && entry.request.kind.is_atomic() && self.answers == Answers::Needed
+    }
+
     /// Number of the oldest request that is not complete.
     pub const fn first(&self) -> u64 {
         self.first
@@ -75,6 +110,7 @@ impl SendQueue {
 
     /// The program posts one.
     pub fn push(&mut self, request: Request) {
+        self.atomics |= request.kind.is_atomic();
         self.entries.push_back(Entry { request, executed: false });
     }
 
@@ -85,10 +121,11 @@ impl SendQueue {
         }
     }
 
-    /// The next request that a NIC is to get, and whether the other end has executed it.
+    /// The next request that a NIC is to get, and whether the other end has executed it. None goes past an atomic whose
+    /// answer is lost and needed.
     pub fn peek(&self) -> Option<(&Request, bool)> {
         let entry = self.entries.get(usize::try_from(self.next - self.first).ok()?)?;
-        Some((&entry.request, entry.executed))
+        (!self.stands_at(entry)).then_some((&entry.request, entry.executed))
     }
 
     /// A NIC has taken it.
@@ -158,7 +195,11 @@ impl SendQueue {
         }
         self.next = self.first;
         let mut seen = Vec::new();
-        while self.entries.front().is_some_and(|entry| entry.executed && entry.request.kind != Kind::Read) {
+        let is_over = |queue: &Self| {
+            let done = |entry: &Entry| entry.executed && entry.request.kind != Kind::Read;
+            queue.entries.front().is_some_and(|entry| done(entry) && !queue.stands_at(entry))
+        };
+        while is_over(self) {
             seen.extend(self.pop());
         }
         Ok(seen)
@@ -227,6 +268,45 @@ mod tests {
         assert_eq!(queue.two_sided(), 1, "counted when it was executed, not when it is complete");
         assert_eq!(ids(&queue.numbered_done(3).unwrap()), [11, 12, 13]);
         assert_eq!(queue.two_sided(), 1);
+    }
+
+    const ADD: Kind = Kind::FetchAdd(1);
+
+    #[test]
+    fn an_atomic_is_done_once_or_posted_again_or_its_answer_is_lost() {
+        let mut queue = queue(&[ADD, WRITE, ADD, SEND, ADD]);
+        assert_eq!(queue.signaled_done(10), Ok(()), "executed and answered");
+        assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![11], true));
+        assert_eq!(queue.peek(), None, "nothing goes past it");
+        assert_eq!((queue.give_up(), queue.has_atomics()), (vec![12, 13, 14], true), "the error is its own");
+    }
+
+    #[test]
+    fn an_atomic_whose_answer_nobody_reads_is_done_when_it_was_executed() {
+        let mut queue = SendQueue::new(Answers::Unread);
+        for (n, kind) in [ADD, Kind::Read, Kind::CompareSwap(1, 2), ADD].into_iter().enumerate() {
+            queue.push(request(10 + n as u64, kind, true));
+            queue.given();
+        }
+        assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![10], false));
+        let mut posted = Vec::new();
+        while let Some((request, executed)) = queue.peek() {
+            posted.push((request.wr_id, executed));
+            queue.given();
+        }
+        assert_eq!(posted, [(11, true), (12, true), (13, false)], "only the last is an atomic once more");
+        assert_eq!(ids(&queue.numbered_done(3).unwrap()), [11, 12, 13]);
+    }
+
+    #[test]
+    fn a_read_before_an_atomic_without_answer_completes_first() {
+        let mut queue = queue(&[Kind::Read, ADD, SEND]);
+        assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![], false));
+        assert_eq!(queue.peek().map(|(request, _)| request.wr_id), Some(10));
+        queue.given();
+        assert_eq!(queue.peek(), None);
+        assert_eq!(queue.numbered_done(0).map(|seen| ids(&seen)), Ok(vec![10]));
+        assert!(queue.answer_is_lost());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the environment asks for.
 
+use crate::send_queue::Answers;
 use shunt_settings::{ConfigError, Lookup, parse_duration};
 use std::sync::OnceLock;
 
@@ -35,6 +36,15 @@ impl Mode {
     }
 }
 
+/// Which NIC of the other end may execute atomics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// The one that the program connected to: NICs are atomic each for itself.
+    Keep,
+    /// Any.
+    Move,
+}
+
 /// All settings. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -48,6 +58,26 @@ pub struct Settings {
     pub lifetime_ns: u64,
     /// Good probes wanted of a path.
     pub probes: u32,
+    /// What an atomic without its answer is.
+    pub answers: Answers,
+    /// Where atomics may go.
+    pub atomics: Atomics,
+}
+
+fn answers(text: &str) -> Option<Answers> {
+    match text {
+        "error" => Some(Answers::Needed),
+        "any" => Some(Answers::Unread),
+        _ => None,
+    }
+}
+
+fn atomics(text: &str) -> Option<Atomics> {
+    match text {
+        "keep" => Some(Atomics::Keep),
+        "move" => Some(Atomics::Move),
+        _ => None,
+    }
 }
 
 const GIVE_UP_NS: u64 = 1_000_000_000;
@@ -70,6 +100,8 @@ impl Settings {
                 .unwrap_or(RECOVERY_WINDOW_NS),
             lifetime_ns: env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(LIFETIME_NS),
             probes: env.number("SHUNT_PROBES", 1..=1000)?.unwrap_or(PROBES),
+            answers: env.parse("SHUNT_VERBS_ATOMIC_ANSWER", answers)?.unwrap_or_default(),
+            atomics: env.parse("SHUNT_VERBS_ATOMICS", atomics)?.unwrap_or(Atomics::Keep),
         })
     }
 }
@@ -102,5 +134,11 @@ mod tests {
         let error = with("SHUNT_VERBS", "always").unwrap_err().to_string();
         assert!(error.contains("SHUNT_VERBS: expected ") && error.contains("always"), "{error}");
         assert!(with("SHUNT_MPL", "50").is_err());
+        assert_eq!((none.answers, none.atomics), (Answers::Needed, Atomics::Keep));
+        assert_eq!(with("SHUNT_VERBS_ATOMIC_ANSWER", "any").map(|found| found.answers), Ok(Answers::Unread));
+        assert_eq!(with("SHUNT_VERBS_ATOMICS", "move").map(|found| found.atomics), Ok(Atomics::Move));
+        assert!(
+            with("SHUNT_VERBS_ATOMICS", "any").is_err() && with("SHUNT_VERBS_ATOMIC_ANSWER", "0").is_err()
+        );
     }
 }

@@ -1,15 +1,16 @@
 //! A queue pair of this library's own that stands in for the program's: on another NIC, or on the first one once the
 //! program's own was fenced.
 
-use crate::objects::{At, Domain};
+use crate::objects::{At, Channel, Domain};
 use crate::real;
 use crate::request::{Data, Kind, Piece, Receive, Request};
+use crate::settings::{Atomics, settings};
+use crate::work_request;
 use shunt_mlx5::error::NicError;
 use shunt_mlx5_sys::{
-    IBV_QPT_RC, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_context,
-    ibv_context_ops, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
-    ibv_wc,
+    IBV_QPT_RC, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_WRITE,
+    ibv_context, ibv_context_ops, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr,
+    ibv_send_wr, ibv_sge, ibv_wc,
 };
 use std::collections::HashMap;
 use std::ptr::null_mut;
@@ -55,6 +56,8 @@ pub struct Spare {
     pub peer_at_home: bool,
     sent: AtomicU64,
     name: String,
+    /// Its completions wake the agent.
+    wakes: bool,
 }
 
 /// Where a spare is made.
@@ -73,6 +76,8 @@ pub struct Place {
     pub peer_at_home: bool,
     /// Name of the NIC.
     pub name: String,
+    /// Completions are to wake the agent.
+    pub channel: Option<Channel>,
 }
 
 impl Place {
@@ -89,9 +94,10 @@ impl Spare {
     /// # Errors
     /// As the library answers.
     pub fn make(place: &Place, like: ibv_qp_cap, made_for: (usize, u32)) -> Result<Self, NicError> {
+        let channel = place.channel.map_or(null_mut(), |channel| channel.0.0);
         let cq = |entries: u32| {
             // SAFETY: the context is open while the caller holds the place.
-            At(unsafe { real::ibv_create_cq(place.context.0, entries as i32, null_mut(), null_mut(), 0) })
+            At(unsafe { real::ibv_create_cq(place.context.0, entries as i32, null_mut(), channel, 0) })
         };
         let mut cap = like;
         cap.max_send_wr += PROBES;
@@ -127,7 +133,7 @@ impl Spare {
         // SAFETY: just made.
         let qpn = unsafe { (*made).qp_num };
         let Place { ops, at_home, peer_rail, peer_at_home, name, .. } = place;
-        Ok(Self {
+        let spare = Self {
             parts: RwLock::new(Some(Parts { qp: At(made), send_cq, recv_cq })),
             ops: *ops,
             qpn,
@@ -137,7 +143,23 @@ impl Spare {
             peer_at_home: *peer_at_home,
             sent: AtomicU64::new(0),
             name: name.clone(),
-        })
+            wakes: !channel.is_null(),
+        };
+        spare.arm();
+        Ok(spare)
+    }
+
+    /// The next completion of each queue wakes the agent, or one that nobody has taken does.
+    pub fn arm(&self) {
+        let parts = self.parts();
+        let Some((parts, arm)) = parts.as_ref().zip(self.ops.req_notify_cq).filter(|_| self.wakes) else {
+            return;
+        };
+        // SAFETY: both are alive while the guard is held.
+        unsafe {
+            arm(parts.send_cq.0, 0);
+            arm(parts.recv_cq.0, 0);
+        }
     }
 
     /// Its objects, which stay while the answer is held.
@@ -221,7 +243,7 @@ impl Spare {
     }
 
     /// Posts a request under its number. One that was executed becomes a WRITE of nothing, unless it is a READ. False
-    /// if there is no room, or a key is not known (yet).
+    /// if there is no room, a key is not known (yet), or an atomic would go to another NIC than it may.
     pub fn post_send(
         &self,
         of: &Domain,
@@ -245,26 +267,12 @@ impl Spare {
         if request.solicited {
             wr.send_flags |= IBV_SEND_SOLICITED;
         }
-        let immediate = match request.kind {
-            Kind::Send(immediate) => {
-                wr.opcode = if immediate.is_some() { IBV_WR_SEND_WITH_IMM } else { IBV_WR_SEND };
-                immediate
-            }
-            Kind::Write(immediate) => {
-                wr.opcode = if immediate.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
-                immediate
-            }
-            Kind::Read => {
-                wr.opcode = IBV_WR_RDMA_READ;
-                None
-            }
-        };
-        wr.__bindgen_anon_1.imm_data = immediate.unwrap_or_default();
-        if !matches!(request.kind, Kind::Send(_)) {
-            let Some(rkey) = self.rkey(keys, request) else { return false };
-            wr.wr.rdma.remote_addr = request.remote;
-            wr.wr.rdma.rkey = rkey;
+        if request.kind.is_atomic() && !self.takes_atomics() {
+            return false;
         }
+        let rkey = if matches!(request.kind, Kind::Send(_)) { Some(0) } else { self.rkey(keys, request) };
+        let Some(rkey) = rkey else { return false };
+        work_request::fill(&mut wr, request.kind, request.remote, rkey);
         let mut pieces = match &request.data {
             Data::Inline(bytes) => {
                 wr.send_flags |= IBV_SEND_INLINE;
@@ -279,6 +287,11 @@ impl Spare {
         wr.sg_list = pieces.as_mut_ptr();
         wr.num_sge = pieces.len() as i32;
         self.post(&mut wr)
+    }
+
+    /// True if atomics may go there.
+    pub fn takes_atomics(&self) -> bool {
+        self.peer_at_home || settings().atomics == Atomics::Move
     }
 
     fn rkey(&self, keys: &Keys, request: &Request) -> Option<u32> {

@@ -4,7 +4,7 @@ use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::path::{Word, WordParts};
 
 /// First word of every message, with the version of what follows.
-const MAGIC: u32 = 0x5356_0001;
+const MAGIC: u32 = 0x5356_0002;
 
 /// Two ends of one connection introduce themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub enum Said {
     /// A port of the sender is down or up; when, on its clock.
     Port(u32, bool, u64),
     /// So many messages that consumed a receive were executed of all that were sent to the receiver's queue pair,
-    /// whose direction has this epoch.
-    Cut(u64, u32, u64),
+    /// whose direction has this epoch. Atomics were among them, and must stay on the NIC that the program chose.
+    Cut(u64, u32, u64, bool),
     /// Receives are posted on a path (by its number) of this incarnation: the receiver may send there, in a new epoch.
     Ready(u64, u32, u32, u32),
     /// The queue pair that the receiver's is connected to is no longer protected, or gone.
@@ -82,7 +82,9 @@ pub fn encode(said: &Said) -> Vec<u8> {
             card.iter().for_each(|card| out.0.extend(card.to_bytes()));
         }
         Said::Port(rail, down, at_ns) => _ = out.word(2).word(*rail).word((*down).into()).long(*at_ns),
-        Said::Cut(id, epoch, count) => _ = out.word(3).long(*id).word(*epoch).long(*count),
+        Said::Cut(id, epoch, count, atomics) => {
+            out.word(3).long(*id).word(*epoch).long(*count).word((*atomics).into());
+        }
         Said::Ready(id, number, incarnation, epoch) => {
             out.word(4).long(*id).word(*number).word(*incarnation).word(*epoch);
         }
@@ -151,7 +153,7 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
         })),
         1 => Said::Path(from.long()?, from.word()?, from.word()?, read_path_word(&mut from)?),
         2 => Said::Port(from.word()?, from.flag()?, from.long()?),
-        3 => Said::Cut(from.long()?, from.word()?, from.long()?),
+        3 => Said::Cut(from.long()?, from.word()?, from.long()?, from.flag()?),
         4 => Said::Ready(from.long()?, from.word()?, from.word()?, from.word()?),
         5 => Said::Parted(from.long()?),
         6 => Said::Lost(from.long()?),
@@ -205,7 +207,7 @@ mod tests {
             Said::Path(3, 1, 2, truth),
             Said::Path(3, 1, 2, Word::Make(card(), 1)),
             Said::Port(1, true, 1 << 33),
-            Said::Cut(3, 4, 1 << 34),
+            Said::Cut(3, 4, 1 << 34, true),
             Said::Ready(3, 1, 2, 9),
             Said::Parted(3),
             Said::Lost(4),

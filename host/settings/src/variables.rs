@@ -91,6 +91,20 @@ pub const VARIABLES: &[Variable] = &[
         "on, observe or off",
     )
     .default("on"),
+    variable(
+        "SHUNT_VERBS_ATOMIC_ANSWER",
+        "what a verbs program gets for an atomic that was executed and whose answer is lost: an error, or success with \
+         an unspecified value (any)",
+        "error or any",
+    )
+    .default("error"),
+    variable(
+        "SHUNT_VERBS_ATOMICS",
+        "whether atomics of a verbs program stay on the NIC that it connected to, or may move to another, which is \
+         atomic for itself only",
+        "keep or move",
+    )
+    .default("keep"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_LOG", "what is said of switches and rails, on stderr; wins over NVSHMEM_DEBUG", LOG_LEVEL)
         .default("warn"),

@@ -19,6 +19,8 @@ so does an end that never moved. Output is kept under <target>/ci/verbs.
 
   --dev  run what `cargo build` made instead";
 
+/// Status of `shunt-verbs-count` where a request has failed.
+const ERRORS: i32 = 3;
 /// Far above any case's own time; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(120);
 
@@ -29,10 +31,14 @@ struct Case {
     args: &'static str,
     /// The fault at the client's end; empty: none.
     fault: &'static str,
+    /// The fault is at the server's end instead.
+    at_server: bool,
     /// Both run under `shunt verbs run`.
     shim: bool,
     /// Mode of it.
     mode: &'static str,
+    /// Variables of both ends.
+    environment: &'static [(&'static str, &'static str)],
     must: Must,
 }
 
@@ -47,17 +53,34 @@ enum Must {
     Count,
     /// The client ends with another status.
     Fail,
+    /// The client moved, or did not, and ends with one error, which is that of an atomic.
+    OneError,
 }
 
 /// The port of the client's first NIC is down for a second and a half.
 const DOWN: &str = "4s:mlx5_0:down=1500ms";
 /// Answers are lost until the retries of the transport run out.
 const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
+/// The same of atomics alone.
+const ANSWERS: &str = "2s:mlx5_0:lost-atomic-response=1500ms";
 const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
+/// perftest sleeps for so many messages, and not for so long.
+const EVENTS: &str = "-e -d mlx5_0 -x 0 -F -s 65536 -n 60000";
+const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
 const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
 
 const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
-    Case { name, program, args, fault, shim: true, mode: "on", must: Must::Move }
+    Case {
+        name,
+        program,
+        args,
+        fault,
+        at_server: false,
+        shim: true,
+        mode: "on",
+        environment: &[],
+        must: Must::Move,
+    }
 }
 
 const CASES: &[Case] = &[
@@ -81,8 +104,62 @@ const CASES: &[Case] = &[
     case("read", "ib_read_bw", PERFTEST, DOWN),
     case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
     case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", "1500ms:mlx5_0:down=1s"),
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("events-without-shunt", "ib_send_bw", EVENTS, "1s:mlx5_0:down")
+    },
+    case("send-events", "ib_send_bw", EVENTS, "1s:mlx5_0:down=1s"),
+    case("pingpong-events", "ibv_rc_pingpong", "-e -d mlx5_0 -g 0 -n 6000 -c", "1500ms:mlx5_0:down=1s"),
     case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
     case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
+    case("count-events-down", "shunt-verbs-count", "--seconds 7 --wait events", "2s:mlx5_0:down=1500ms"),
+    case("count-events-acks", "shunt-verbs-count", "--seconds 7 --wait events", ACKS),
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case("atomic", "ib_atomic_bw", PERFTEST_ATOMIC, DOWN)
+    },
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case(
+            "atomic-old-post-send",
+            "ib_atomic_bw",
+            "-d mlx5_0 -x 0 -F -D 9 -A CMP_AND_SWAP --use_old_post_send",
+            DOWN,
+        )
+    },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("atomic-without-shunt", "ib_atomic_bw", PERFTEST_ATOMIC, "4s:mlx5_0:down")
+    },
+    // The NIC that executes atomics is gone for longer than the client waits, and no other may.
+    Case {
+        at_server: true,
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_GIVE_UP", "1500ms")],
+        must: Must::Fail,
+        ..case("atomic-responder-keeps", "ib_atomic_bw", PERFTEST_ATOMIC, "3s:mlx5_0:down=10s")
+    },
+    Case {
+        at_server: true,
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_VERBS_ATOMICS", "move")],
+        ..case("atomic-responder-moves", "ib_atomic_bw", PERFTEST_ATOMIC, "3s:mlx5_0:down=10s")
+    },
+    // Requests are lost, and no answer is.
+    case(
+        "count-adds-requests",
+        "shunt-verbs-count",
+        "--seconds 7 --adds seen",
+        "2s:mlx5_0:blackhole-tx=1500ms",
+    ),
+    Case {
+        must: Must::OneError,
+        ..case("count-adds-answers", "shunt-verbs-count", "--seconds 7 --adds seen", ANSWERS)
+    },
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case("count-adds-unread", "shunt-verbs-count", "--seconds 7 --adds blind", ANSWERS)
+    },
     case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
 ];
 
@@ -168,9 +245,9 @@ impl Place {
         let out = File::create(self.file(case, name))?;
         let mut command = self.shunt();
         // A busy machine is slow to find a path, and that is not what is looked at.
-        command.env("SHUNT_GIVE_UP", "30s");
+        command.env("SHUNT_GIVE_UP", "30s").envs(case.environment.iter().copied());
         command.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("ci-{port}")]);
-        if client && !case.fault.is_empty() {
+        if client != case.at_server && !case.fault.is_empty() {
             command.args(["--fault", case.fault]);
         }
         command.arg("--");
@@ -206,13 +283,29 @@ impl Place {
             wrong.push("not exercised: the planned fault hit nothing".to_owned());
         }
         let ended = wait(&mut client.0, until)?;
-        let well = ended.is_some_and(|status| status.success());
-        if well == (case.must == Must::Fail) {
+        let code = ended.and_then(|status| status.code());
+        let well = code == Some(0);
+        let as_it_must = match case.must {
+            Must::Fail => code.is_some_and(|code| code != 0),
+            Must::OneError => code == Some(ERRORS),
+            Must::Move | Must::Stay | Must::Count => well,
+        };
+        if !as_it_must {
             wrong.push(format!("the client ended with {ended:?}"));
         }
-        let patience = if well { until } else { Instant::now() + Duration::from_secs(5) };
+        if case.must == Must::OneError {
+            let said = std::fs::read_to_string(self.file(case, "client"))?;
+            let one = numbers(&said, "errors").eq([1]) && said.contains("\"named\": \"add\"");
+            let counted = numbers(&said, "wrong").eq([0]);
+            if !(one && counted) {
+                wrong.push("expected one error, of an add, and a word that counts each once".to_owned());
+            }
+        }
+        let patience =
+            if well || case.must == Must::OneError { until } else { Instant::now() + Duration::from_secs(5) };
         let ended = wait(&mut server.0, patience)?;
-        if case.must != Must::Fail && !ended.is_some_and(|status| status.success()) {
+        if !matches!(case.must, Must::Fail | Must::OneError) && !ended.is_some_and(|status| status.success())
+        {
             wrong.push(format!("the server ended with {ended:?}"));
         }
         if case.shim {
@@ -259,13 +352,13 @@ fn judge(must: Must, status: &str) -> Option<String> {
         Must::Move => switches.len() == 2 && switches.iter().all(|count| *count > 0),
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
-        Must::Fail => true,
+        Must::Fail | Must::OneError => true,
     };
     let want = match must {
         Must::Move => "a switch at each end",
         Must::Stay => "two queue pairs that did not move",
         Must::Count => "posts of two processes",
-        Must::Fail => "",
+        Must::Fail | Must::OneError => "",
     };
     (!well).then(|| format!("status: expected {want}, got switches {switches:?}"))
 }

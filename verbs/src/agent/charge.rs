@@ -47,8 +47,8 @@ pub struct Charge {
     pub there: Option<There>,
     /// The other end knows this one.
     pub heard: bool,
-    /// Keys of its paths.
-    pub keys: [Option<usize>; 2],
+    /// Keys of its paths, by number; none before the other end is known.
+    pub keys: Vec<usize>,
     /// Fences that are under way.
     pub fences: Vec<Fence>,
     /// Counts the places where it received.
@@ -59,6 +59,8 @@ pub struct Charge {
     pub ready: Option<(u32, u32)>,
     /// So many receives were consumed of what was sent in this epoch and before.
     pub cut: Option<(u32, u64)>,
+    /// Atomics come from the other end: they stay on the NIC that the program chose.
+    pub atomics: bool,
     /// The path that it received on is fenced: since when.
     pub fenced_since: Option<Nanos>,
     /// A direction is nowhere, or has requests that no NIC takes: since when.
@@ -86,12 +88,13 @@ impl Charge {
             hello_at: Nanos::ZERO,
             there: None,
             heard: false,
-            keys: [None; 2],
+            keys: Vec::new(),
             fences: Vec::new(),
             epoch: 0,
             their_epoch: 0,
             ready: None,
             cut: None,
+            atomics: false,
             fenced_since: None,
             homeless_since: None,
             again: 0,
@@ -141,7 +144,10 @@ impl Charge {
     /// The other end says something of this queue pair.
     pub fn hear(&mut self, said: &Said) {
         match said {
-            Said::Cut(_, epoch, count) => self.cut = Some((*epoch, *count)),
+            Said::Cut(_, epoch, count, atomics) => {
+                self.cut = Some((*epoch, *count));
+                self.atomics = *atomics;
+            }
             Said::Ready(_, number, incarnation, epoch) => {
                 self.their_epoch = *epoch;
                 self.ready = Some((*number, *incarnation));
@@ -152,15 +158,20 @@ impl Charge {
         }
     }
 
+    /// The key of the path that the program made.
+    pub fn first(&self) -> Option<usize> {
+        self.keys.first().copied()
+    }
+
     /// The number of a path by its key.
     pub fn number(&self, key: usize) -> Option<u32> {
-        self.keys.iter().position(|one| *one == Some(key)).map(|at| at as u32)
+        self.keys.iter().position(|one| *one == key).map(|at| at as u32)
     }
 
     /// The key of the path that a direction is on.
     pub fn key_of(&self, on: &On) -> Option<usize> {
         match on {
-            On::Own => self.keys[0],
+            On::Own => self.first(),
             On::Nowhere => None,
             On::Spare(track) => Some(track.key),
         }

@@ -16,6 +16,7 @@ mod moving;
 mod nics;
 mod owner;
 mod post;
+mod waking;
 
 use crate::directory::Directory;
 use crate::objects::At;
@@ -174,6 +175,7 @@ impl Agent {
             self.busy = false;
             self.step();
             self.carry_charges();
+            self.wake_sleepers();
             self.tell_keys();
             for remark in std::mem::take(&mut self.owned.remarks) {
                 charge::debug(&remark);
@@ -182,7 +184,8 @@ impl Agent {
             if self.busy || !sent || self.charges.iter().any(Charge::is_in_motion) {
                 std::thread::sleep(std::time::Duration::from_micros(50));
             } else {
-                self.post.directory.wait(1);
+                let channels = self.channels();
+                self.post.directory.wait(channels.iter().map(|channel| channel.fd()), 1);
             }
         }
     }
@@ -243,7 +246,7 @@ impl Agent {
             let said = if lost { Said::Lost(there.id) } else { Said::Parted(there.id) };
             self.post.send(there.peer, encode(&said));
         }
-        for key in charge.keys.into_iter().flatten() {
+        for key in charge.keys.iter().copied() {
             self.engine.remove(now, key);
             self.owned.paths.remove(&key);
         }
@@ -410,7 +413,7 @@ impl Agent {
         number
     }
 
-    /// The two paths of a queue pair: the program's own, and its backup, which the engine makes.
+    /// The paths of a queue pair: the program's own, and those between other rails, which the engine makes.
     fn make_paths(&mut self, now: Nanos, at: usize, name: &str) {
         let charge = &self.charges[at];
         let Some(there) = charge.there else { return };
@@ -423,12 +426,13 @@ impl Agent {
         let leads = self.post.directory.name.as_str() < name;
         let psn = shunt_mlx5::endpoint::revived_psn(charge.connection.attr.sq_psn);
         let own: shunt_recovery::endpoint::Half = Arc::new(own);
-        for number in 0..2 {
+        // Who leads counts as the first of the two ends, so that both mean the same by a number.
+        let ends = if leads { [(true, false), (false, true)] } else { [(false, true), (true, false)] };
+        let between = [(false, false), (true, true)].into_iter().chain(ends);
+        for (number, (away, away_there)) in (0..).zip(between) {
             let first = number == 0;
-            let rails = match first {
-                true => RailPair { local: own_rails.0, remote: there.rails.0 },
-                false => RailPair { local: own_rails.1, remote: there.rails.1 },
-            };
+            let rail = |away: bool, rails: (u32, u32)| if away { rails.1 } else { rails.0 };
+            let rails = RailPair { local: rail(away, own_rails), remote: rail(away_there, there.rails) };
             let half = first.then(|| own.clone());
             let start = PathStart { incarnation: first.into(), rails, half, next_psn: psn, orders: 0 };
             let key = self.engine.insert(there.peer, PathMachine::found(start, leads, now));
@@ -436,6 +440,8 @@ impl Agent {
                 pair: Arc::downgrade(&pair),
                 there: there.id,
                 number,
+                at_home: !away,
+                peer_at_home: !away_there,
                 peer_rail: there.rails.0,
                 state: if first { PathState::Ready } else { PathState::Released },
                 ready_since: now,
@@ -444,7 +450,7 @@ impl Agent {
                 asked: 0,
             };
             self.owned.paths.insert(key, path);
-            self.charges[at].keys[number as usize] = Some(key);
+            self.charges[at].keys.push(key);
         }
     }
 
@@ -453,7 +459,7 @@ impl Agent {
         let mut changed = false;
         let mut all = Vec::new();
         let mut seen = Vec::new();
-        for charge in self.charges.iter().filter(|charge| charge.keys[1].is_some()) {
+        for charge in self.charges.iter().filter(|charge| !charge.keys.is_empty()) {
             let domain = &charge.pair.domain;
             let address = domain.raw.0.addr();
             if seen.contains(&address) {

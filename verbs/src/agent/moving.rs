@@ -1,10 +1,10 @@
 //! Moves queue pairs: who notices, what is asked, and what follows from the answers.
 
 use super::charge::{self, Charge, Fence};
-use super::{AGAIN, ALONE, Agent};
+use super::{AGAIN, ALONE, Agent, waking};
 use crate::hooks::data;
 use crate::queue_pair::{On, QueuePair, Track};
-use crate::settings::settings;
+use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
 use crate::status;
 use crate::words::{Said, encode};
@@ -51,6 +51,9 @@ impl Agent {
         }
         self.notice(now, charge);
         self.take_answers(now, charge);
+        if charge.pair.state().sends.answer_is_lost() {
+            return self.lose(now, charge, "the answer of an atomic that was executed is lost");
+        }
         self.free_receives(now, charge);
         self.place_receives(charge);
         self.open_sends(charge);
@@ -97,10 +100,13 @@ impl Agent {
 
     /// Asks for the fence of whatever path is used and has failed, and of the backup once it is to be left.
     fn notice(&mut self, now: Nanos, charge: &mut Charge) {
-        let (used, own_failed, spare_failed) = {
+        let (used, own_failed, spare_failed, misplaced) = {
             let mut state = charge.pair.state();
             let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
-            (used, std::mem::take(&mut state.own_failed), state.spare_failed.take())
+            // An atomic waits, and may not go where this direction goes.
+            let track = state.send_on.spare().filter(|track| !track.queue.takes_atomics());
+            let misplaced = track.filter(|_| state.sends.has_atomics()).map(|track| track.key);
+            (used, std::mem::take(&mut state.own_failed), state.spare_failed.take(), misplaced)
         };
         let goes_back = self.may_go_back(now, charge, used);
         for key in used.into_iter().flatten() {
@@ -114,26 +120,28 @@ impl Agent {
             }
             let ready = self.owned.paths.get(&key).is_some_and(|path| path.state == PathState::Ready);
             let up = self.engine.ports.up(rails.local, peer, rails.remote);
-            let own = own_failed && charge.keys[0] == Some(key) && incarnation == 1;
+            let own = own_failed && charge.first() == Some(key) && incarnation == 1;
             let failed = own || spare_failed == Some((key, incarnation));
-            if !ready || !up || failed || goes_back == Some(key) {
+            let unfit = misplaced == Some(key);
+            if !ready || !up || failed || unfit || goes_back {
                 self.ask(now, charge, key, incarnation);
             }
         }
     }
 
-    /// The key of the backup, if both directions are on it and the first path has been ready for long enough. One end
+    /// True if neither direction is on the first path or being moved, and that has been ready for long enough. One end
     /// decides.
-    fn may_go_back(&self, now: Nanos, charge: &Charge, used: [Option<usize>; 2]) -> Option<usize> {
-        let [Some(first), Some(backup)] = charge.keys else { return None };
-        if used != [Some(backup); 2] || charge.ready.is_some() || !charge.fences.is_empty() {
-            return None;
+    fn may_go_back(&self, now: Nanos, charge: &Charge, used: [Option<usize>; 2]) -> bool {
+        let Some(first) = charge.first() else { return false };
+        let away = used.iter().all(|key| key.is_some_and(|key| key != first));
+        if !away || charge.ready.is_some() || !charge.fences.is_empty() {
+            return false;
         }
-        let there = charge.there?;
-        let leads = self.post.directory.name < self.post.name(there.peer)?;
-        let path = self.owned.paths.get(&first)?;
+        let peer = charge.there.and_then(|there| self.post.name(there.peer));
+        let leads = peer.is_some_and(|peer| self.post.directory.name < peer);
+        let Some(path) = self.owned.paths.get(&first) else { return false };
         let over = now >= path.ready_since + Nanos::new(settings().recovery_window_ns);
-        (leads && path.state == PathState::Ready && over && self.engine.ports_up(first)).then_some(backup)
+        leads && path.state == PathState::Ready && over && self.engine.ports_up(first)
     }
 
     fn ask(&mut self, now: Nanos, charge: &mut Charge, key: usize, incarnation: u32) {
@@ -196,6 +204,7 @@ impl Agent {
         let mut state = pair.state();
         let sends = charge.key_of(&state.send_on) == Some(fence.key);
         let receives = charge.key_of(&state.recv_on) == Some(fence.key);
+        state.own_fenced |= charge.first() == Some(fence.key) && fence.incarnation == 1;
         if sends {
             let (number, index) = match &state.send_on {
                 On::Spare(track) => (track.first_number, track.first_index),
@@ -217,6 +226,7 @@ impl Agent {
                 };
                 return self.lose(now, charge, why);
             };
+            queue.fresh |= !done.is_empty();
             queue.ready.extend(done.into_iter().map(|one| pair.completion(one, 0)));
             state.send_on = On::Nowhere;
             state.switches += 1;
@@ -224,17 +234,25 @@ impl Agent {
             state.replayed += again;
             charge.again = again;
         }
-        let two_sided = state.sends.two_sided();
         drop((state, queue));
         let number = charge.number(fence.key);
         let waited = charge.ready.is_some_and(|(to, of)| Some(to) == number && of == fence.incarnation);
         if sends || waited {
             charge.ready = charge.ready.filter(|_| !waited);
-            self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided));
+            self.tell_cut(charge);
         }
         if receives {
             charge.fenced_since = Some(now);
         }
+    }
+
+    /// Tells the receiver how much has come, and whether it must stay where atomics may go.
+    fn tell_cut(&self, charge: &Charge) {
+        let state = charge.pair.state();
+        let (two_sided, atomics) = (state.sends.two_sided(), state.sends.has_atomics());
+        drop(state);
+        let keep = atomics && settings().atomics == Atomics::Keep;
+        self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided, keep));
     }
 
     fn tell(&self, charge: &Charge, said: impl FnOnce(u64) -> Said) {
@@ -286,7 +304,8 @@ impl Agent {
         if !matches!(charge.pair.state().recv_on, On::Nowhere) {
             return;
         }
-        let keys = charge.keys.into_iter().flatten();
+        let fit = |key: &usize| !charge.atomics || self.owned.paths.get(key).is_some_and(|path| path.at_home);
+        let keys = charge.keys.iter().copied().filter(fit);
         let found = keys.filter_map(|key| Some((key, self.ready_spare(charge, key)?))).next();
         let Some((key, (queue, incarnation))) = found else { return };
         let pair: &QueuePair = &charge.pair;
@@ -309,7 +328,7 @@ impl Agent {
         if !matches!(charge.pair.state().send_on, On::Nowhere) {
             return;
         }
-        let Some(key) = charge.keys.get(number as usize).copied().flatten() else { return };
+        let Some(key) = charge.keys.get(number as usize).copied() else { return };
         let Some(machine) = self.engine.path(key) else { return };
         let missed = machine.incarnation() > incarnation;
         if missed || machine.incarnation() == incarnation && !machine.is_usable() {
@@ -317,8 +336,7 @@ impl Agent {
             let fenced = missed || machine.truths().0.is_some();
             if fenced {
                 charge.ready = None;
-                let two_sided = charge.pair.state().sends.two_sided();
-                self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided));
+                self.tell_cut(charge);
             }
             return;
         }
@@ -349,7 +367,7 @@ impl Agent {
         let state = charge.pair.state();
         let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
         drop(state);
-        for key in charge.keys.into_iter().flatten() {
+        for key in charge.keys.iter().copied() {
             let fenced = charge.fences.iter().any(|fence| fence.key == key);
             if let Some(path) = self.owned.paths.get_mut(&key) {
                 path.active = used.contains(&Some(key)) || fenced;
@@ -384,6 +402,7 @@ impl Agent {
         status::write();
         charge.pair.state().lost = true;
         self.mark(charge);
+        waking::stop_own(&charge.pair);
         let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);
         charge::say(&format!("{device} QP {qpn:#x} is lost: {why}"));
         self.end(now, charge, why, true);
@@ -395,7 +414,7 @@ impl Agent {
         charge.fences.clear();
         self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
         self.tell(charge, |id| if lost { Said::Lost(id) } else { Said::Parted(id) });
-        for key in std::mem::take(&mut charge.keys).into_iter().flatten() {
+        for key in std::mem::take(&mut charge.keys) {
             if lost {
                 self.engine.remove(now, key);
             } else {

@@ -2,7 +2,7 @@
 
 use super::owner::Device;
 use super::post::{Link, Post};
-use crate::objects::At;
+use crate::objects::{At, Channel};
 use crate::real;
 use crate::settings::settings;
 use core::ffi::CStr;
@@ -68,13 +68,14 @@ fn open_device(name: &str) -> Option<Device> {
         let context = devices.iter().find(is).map(|device| real::ibv_open_device(*device));
         real::ibv_free_device_list(first);
         let context = context.filter(|context| !context.is_null())?;
-        Some(Device { name: name.to_owned(), context: At(context), ops: (*context).ops })
+        let channel = Channel::make(At(context));
+        Some(Device { name: name.to_owned(), context: At(context), ops: (*context).ops, channel })
     }
 }
 
 fn open_rail(name: &str, index: u32, world: &Arc<dyn World>) -> Result<Rail, String> {
     let devx = IbverbsDevx::open(name).map_err(|error| error.to_string())?;
-    let options = RailOptions { proof_atomics: 0, order_rounds: 0, ..RailOptions::default() };
+    let options = RailOptions { order_rounds: 0, ..RailOptions::default() };
     let mut rail = Rail::open(devx, index, options, world.clone()).map_err(|error| error.to_string())?;
     rail.settle_truth();
     Ok(rail)

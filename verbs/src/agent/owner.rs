@@ -1,7 +1,7 @@
 //! Who owns the paths of this process's queue pairs, as the recovery engine sees it.
 
 use crate::endpoint::SpareMaker;
-use crate::objects::At;
+use crate::objects::{At, Channel};
 use crate::queue_pair::QueuePair;
 use crate::spare::Place;
 use crate::words::{Said, encode};
@@ -27,6 +27,8 @@ pub struct Device {
     pub context: At<ibv_context>,
     /// Its table.
     pub ops: ibv_context_ops,
+    /// Completions there wake the agent.
+    pub channel: Option<Channel>,
 }
 
 /// A path of a queue pair.
@@ -35,8 +37,12 @@ pub struct OwnedPath {
     pub pair: Weak<QueuePair>,
     /// The peer's number for its queue pair.
     pub there: u64,
-    /// 0: the one that the program made. 1: its backup.
+    /// 0: the one that the program made. 1: from backup to backup. 2 and 3: from either's backup to the other's own.
     pub number: u32,
+    /// This end of it is on the rail that the program chose.
+    pub at_home: bool,
+    /// So is the other.
+    pub peer_at_home: bool,
     /// The peer's rail that the program's keys are of.
     pub peer_rail: u32,
     /// What the engine says of it.
@@ -123,18 +129,23 @@ impl Owner for Owned {
 
     fn maker(&self, key: usize) -> Option<Box<dyn Maker>> {
         let path = self.paths.get(&key)?;
-        let (pair, number, peer_rail) = (path.pair.clone(), path.number, path.peer_rail);
+        let (pair, peer_rail) = (path.pair.clone(), path.peer_rail);
+        let (at_home, peer_at_home) = (path.at_home, path.peer_at_home);
         let (of, devices) = (pair.clone(), self.devices.clone());
         let place = move |rail: &Rail| {
             let pair = of.upgrade()?;
             let device = devices.get(rail.index as usize)?;
-            let at_home = number == 0;
             let (context, ops, domain) = match at_home {
                 true => (pair.context.raw, pair.context.ops, pair.domain.raw),
                 false => (device.context, device.ops, pair.domain.regions().spare?),
             };
+            let channel = match (pair.may_sleep(), at_home) {
+                (false, _) => None,
+                (true, true) => pair.context.channel(),
+                (true, false) => device.channel,
+            };
             let name = device.name.clone();
-            Some(Place { context, ops, domain, at_home, peer_rail, peer_at_home: at_home, name })
+            Some(Place { context, ops, domain, at_home, peer_rail, peer_at_home, name, channel })
         };
         Some(Box::new(SpareMaker { pair, key, place: Box::new(place) }))
     }

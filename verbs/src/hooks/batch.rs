@@ -5,10 +5,10 @@ use crate::queue_pair::{QueuePair, State};
 use crate::real;
 use crate::registry;
 use crate::request::{Data, Kind, Piece, Request};
+use crate::work_request;
 use core::ffi::{c_int, c_void};
 use shunt_mlx5_sys::{
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_data_buf, ibv_qp,
+    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_data_buf, ibv_qp,
     ibv_qp_attr, ibv_qp_ex, ibv_send_wr, ibv_sge,
 };
 use std::ptr::null_mut;
@@ -54,6 +54,8 @@ pub(super) unsafe fn take(qp: *mut ibv_qp) {
         (*ex).wr_rdma_write = Some(write);
         (*ex).wr_rdma_write_imm = Some(write_imm);
         (*ex).wr_rdma_read = Some(read);
+        (*ex).wr_atomic_fetch_add = Some(fetch_add);
+        (*ex).wr_atomic_cmp_swp = Some(compare_swap);
         (*ex).wr_set_sge = Some(set_sge);
         (*ex).wr_set_sge_list = Some(set_sge_list);
         (*ex).wr_set_inline_data = Some(set_inline_data);
@@ -71,7 +73,7 @@ unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
 }
 
 /// Adds a request to the batch.
-unsafe fn add(qp: *mut ibv_qp_ex, kind: Kind, rkey: u32, remote: u64) {
+unsafe fn add_request(qp: *mut ibv_qp_ex, kind: Kind, rkey: u32, remote: u64) {
     let Some(pair) = pair(qp) else { return };
     // SAFETY: alive, by the caller, who has written both.
     let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
@@ -84,27 +86,37 @@ unsafe fn add(qp: *mut ibv_qp_ex, kind: Kind, rkey: u32, remote: u64) {
 
 unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
     // SAFETY: forwarded to the caller.
-    unsafe { add(qp, Kind::Send(None), 0, 0) }
+    unsafe { add_request(qp, Kind::Send(None), 0, 0) }
 }
 
 unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     // SAFETY: forwarded to the caller.
-    unsafe { add(qp, Kind::Send(Some(immediate)), 0, 0) }
+    unsafe { add_request(qp, Kind::Send(Some(immediate)), 0, 0) }
 }
 
 unsafe extern "C" fn write(qp: *mut ibv_qp_ex, rkey: u32, remote: u64) {
     // SAFETY: forwarded to the caller.
-    unsafe { add(qp, Kind::Write(None), rkey, remote) }
+    unsafe { add_request(qp, Kind::Write(None), rkey, remote) }
 }
 
 unsafe extern "C" fn write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote: u64, immediate: u32) {
     // SAFETY: forwarded to the caller.
-    unsafe { add(qp, Kind::Write(Some(immediate)), rkey, remote) }
+    unsafe { add_request(qp, Kind::Write(Some(immediate)), rkey, remote) }
 }
 
 unsafe extern "C" fn read(qp: *mut ibv_qp_ex, rkey: u32, remote: u64) {
     // SAFETY: forwarded to the caller.
-    unsafe { add(qp, Kind::Read, rkey, remote) }
+    unsafe { add_request(qp, Kind::Read, rkey, remote) }
+}
+
+unsafe extern "C" fn fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote: u64, add: u64) {
+    // SAFETY: forwarded to the caller.
+    unsafe { add_request(qp, Kind::FetchAdd(add), rkey, remote) }
+}
+
+unsafe extern "C" fn compare_swap(qp: *mut ibv_qp_ex, rkey: u32, remote: u64, compare: u64, swap: u64) {
+    // SAFETY: forwarded to the caller.
+    unsafe { add_request(qp, Kind::CompareSwap(compare, swap), rkey, remote) }
 }
 
 /// Says what the newest request of the batch carries.
@@ -198,19 +210,7 @@ unsafe fn post_own(pair: &QueuePair, qp: *mut ibv_qp, request: &Request) -> c_in
             | flag(request.solicited, IBV_SEND_SOLICITED),
         ..ibv_send_wr::default()
     };
-    let (opcode, immediate) = match request.kind {
-        Kind::Send(None) => (IBV_WR_SEND, 0),
-        Kind::Send(Some(immediate)) => (IBV_WR_SEND_WITH_IMM, immediate),
-        Kind::Write(None) => (IBV_WR_RDMA_WRITE, 0),
-        Kind::Write(Some(immediate)) => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate),
-        Kind::Read => (IBV_WR_RDMA_READ, 0),
-    };
-    wr.opcode = opcode;
-    wr.__bindgen_anon_1.imm_data = immediate;
-    if !matches!(request.kind, Kind::Send(_)) {
-        wr.wr.rdma.remote_addr = request.remote;
-        wr.wr.rdma.rkey = request.rkey;
-    }
+    work_request::fill(&mut wr, request.kind, request.remote, request.rkey);
     let mut pieces: Vec<ibv_sge> = match &request.data {
         Data::Pieces(pieces) => {
             let one = |piece: &Piece| ibv_sge { addr: piece.address, length: piece.length, lkey: piece.lkey };

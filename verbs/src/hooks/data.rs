@@ -8,9 +8,10 @@ use crate::settings::{Mode, settings};
 use crate::status::COUNTS;
 use core::ffi::c_int;
 use shunt_mlx5_sys::{
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_context_ops,
-    ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_ATOMIC_CMP_AND_SWP,
+    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+    IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_context_ops, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    ibv_wc,
 };
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,12 @@ unsafe fn read(wr: &ibv_send_wr, all_signaled: bool) -> Option<Request> {
         IBV_WR_RDMA_WRITE => Kind::Write(None),
         IBV_WR_RDMA_WRITE_WITH_IMM => Kind::Write(Some(immediate)),
         IBV_WR_RDMA_READ => Kind::Read,
+        // SAFETY: for these opcodes it is this one.
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Kind::FetchAdd(unsafe { wr.wr.atomic.compare_add }),
+        // SAFETY: as above.
+        IBV_WR_ATOMIC_CMP_AND_SWP => unsafe {
+            Kind::CompareSwap(wr.wr.atomic.compare_add, wr.wr.atomic.swap)
+        },
         _ => return None,
     };
     let has = |flag: u32| wr.send_flags & flag != 0;
@@ -47,7 +54,12 @@ unsafe fn read(wr: &ibv_send_wr, all_signaled: bool) -> Option<Request> {
         Data::Pieces(pieces)
     };
     // SAFETY: for these opcodes it is this one; for SENDs it is not looked at.
-    let (remote, rkey) = unsafe { (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey) };
+    let (remote, rkey) = unsafe {
+        match kind.is_atomic() {
+            true => (wr.wr.atomic.remote_addr, wr.wr.atomic.rkey),
+            false => (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey),
+        }
+    };
     let signaled = all_signaled || has(IBV_SEND_SIGNALED);
     let (fence, solicited) = (has(IBV_SEND_FENCE), has(IBV_SEND_SOLICITED));
     Some(Request { wr_id: wr.wr_id, kind, signaled, fence, solicited, remote, rkey, data })
@@ -139,7 +151,7 @@ pub unsafe extern "C" fn post_send(
             // SAFETY: as above.
             Some(request) => post(&pair, &mut state, request, || unsafe { post_first(&pair, qp, wr) }),
             None if state.is_at_home() => {
-                state.pass("it posts atomics or other operations that are not carried over");
+                state.pass("it posts operations that are not carried over");
                 continue;
             }
             None => Posted::Refused(libc::EOPNOTSUPP),
@@ -280,8 +292,17 @@ fn poll(cq: &CompletionQueue, to: &mut [ibv_wc]) -> c_int {
 
 /// Completions of queue pairs that run elsewhere.
 fn collect(cq: &CompletionQueue, inside: &mut Completions) {
-    let Completions { ready, members } = inside;
+    let Completions { ready, members, fresh } = inside;
+    let before = ready.len();
     members.values().for_each(|pair| pair.collect(cq, ready));
+    *fresh |= ready.len() > before;
+}
+
+/// Takes what has completed elsewhere: whether the queue has more for the program than when this was asked last.
+pub fn has_more(cq: &CompletionQueue) -> bool {
+    let mut inside = cq.enter_first();
+    collect(cq, &mut inside);
+    std::mem::take(&mut inside.fresh)
 }
 
 /// Takes what the NIC has written for the program's own queue pairs, ahead of the program.
@@ -297,6 +318,7 @@ pub fn drain(cq: &CompletionQueue) {
             let goes = inside.members.get(&wc.qp_num).map_or(Goes::On, |pair| pair.absorb(wc));
             if goes == Goes::On {
                 inside.ready.push_back(*wc);
+                inside.fresh = true;
             }
         }
         if count < wcs.len() {

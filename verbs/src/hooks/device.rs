@@ -9,7 +9,7 @@ use crate::status;
 use core::ffi::{CStr, c_int};
 use core::mem::{offset_of, size_of};
 use shunt_mlx5_sys::{ibv_context, ibv_device, verbs_context, verbs_get_ctx};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Where the extended context has that function, if it is long enough.
 unsafe fn slot(context: *mut ibv_context) -> Option<*mut Option<CreateQpEx>> {
@@ -47,7 +47,8 @@ unsafe fn adopt(context: *mut ibv_context) {
         let slot = slot(context);
         let ex = Extended { create_qp_ex: slot.and_then(|slot| *slot) };
         let ops = (*context).ops;
-        let known = Arc::new(Context { raw: At(context), device, ops, ex });
+        let channel = OnceLock::new();
+        let known = Arc::new(Context { raw: At(context), device, ops, ex, channel });
         registry::with_mut(|objects| objects.contexts.insert(context.addr(), known));
         (*context).ops.post_send = ops.post_send.map(|_| data::post_send as _);
         (*context).ops.post_recv = ops.post_recv.map(|_| data::post_recv as _);

@@ -7,8 +7,14 @@ use sys::Rdma;
 
 /// Bytes of a message.
 const MESSAGE: u64 = 16;
+/// Bytes of the word that the other end adds to, and of the one that tells what was in the other's.
+const COUNTER: u64 = 16;
 /// Bytes of the pattern that is read.
 const PATTERN: u64 = 1024;
+
+/// What the other end may do.
+const REMOTE: u32 =
+    sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_READ | sys::IBV_ACCESS_REMOTE_ATOMIC;
 
 /// Where another end's memory is.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +37,8 @@ pub struct Link {
     rdma: &'static Rdma,
     qp: *mut sys::ibv_qp,
     cqs: [*mut sys::ibv_cq; 2],
+    /// Of both queues, for an end that sleeps.
+    channel: *mut sys::ibv_comp_channel,
     mr: *mut sys::ibv_mr,
     gid: [u8; 16],
     gid_index: u8,
@@ -79,11 +87,11 @@ fn by_version() -> Result<(), String> {
 
 impl Link {
     /// Opens a device and makes everything on it.
-    pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64) -> Result<Self, String> {
+    pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64, sleeps: bool) -> Result<Self, String> {
         let rdma = sys::load().map_err(|error| error.to_string())?;
         by_version()?;
         let depth64 = u64::from(depth);
-        let bytes = slots + 2 * PATTERN + depth64 * (2 * MESSAGE + 256);
+        let bytes = slots + 2 * PATTERN + depth64 * (2 * MESSAGE + 256) + COUNTER;
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes as usize / 8].into_boxed_slice());
         for word in 0..PATTERN / 8 {
             memory[(slots / 8 + word) as usize] = pattern(word);
@@ -103,12 +111,15 @@ impl Link {
             let context = made("ibv_open_device", rdma.verbs.ibv_open_device(*device))?;
             rdma.verbs.ibv_free_device_list(list);
             let pd = made("ibv_alloc_pd", rdma.verbs.ibv_alloc_pd(context))?;
-            let access =
-                sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_READ;
+            let access = sys::IBV_ACCESS_LOCAL_WRITE | REMOTE;
             let at = memory.as_mut_ptr().cast();
             let mr = made("ibv_reg_mr", rdma.verbs.ibv_reg_mr(pd, at, bytes as usize, access as i32))?;
+            let channel = match sleeps {
+                true => made("ibv_create_comp_channel", rdma.verbs.ibv_create_comp_channel(context))?,
+                false => null_mut(),
+            };
             let cq = || {
-                let cq = rdma.verbs.ibv_create_cq(context, depth as i32, null_mut(), null_mut(), 0);
+                let cq = rdma.verbs.ibv_create_cq(context, depth as i32, null_mut(), channel, 0);
                 made("ibv_create_cq", cq)
             };
             let cqs = [cq()?, cq()?];
@@ -130,7 +141,7 @@ impl Link {
             let mut gid = sys::ibv_gid { raw: [0; 16] };
             done("ibv_query_gid", rdma.verbs.ibv_query_gid(context, 1, gid_index.into(), &raw mut gid))?;
             let (gid, sent) = (gid.raw, Default::default());
-            Ok(Self { rdma, qp, cqs, mr, gid, gid_index, depth: depth64, memory, slots, sent })
+            Ok(Self { rdma, qp, cqs, channel, mr, gid, gid_index, depth: depth64, memory, slots, sent })
         }
     }
 
@@ -150,11 +161,10 @@ impl Link {
 
     /// INIT, RTR, RTS.
     pub fn connect(&self, there: &Card) -> Result<(), String> {
-        let access = sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_READ;
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_INIT,
             port_num: 1,
-            qp_access_flags: access,
+            qp_access_flags: REMOTE,
             ..Default::default()
         };
         let mask = sys::IBV_QP_STATE | sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS;
@@ -278,6 +288,30 @@ impl Link {
         self.post(&mut wr, &mut self.sge(self.slots + PATTERN, PATTERN))
     }
 
+    fn counter(&self) -> u64 {
+        self.messages() + self.depth * (2 * MESSAGE + 256)
+    }
+
+    /// Adds one to the other end's word.
+    pub fn add(&self, number: u64, to: Memory) -> Result<(), String> {
+        let opcode = sys::IBV_WR_ATOMIC_FETCH_AND_ADD;
+        let mut wr = sys::ibv_send_wr { wr_id: number, opcode, ..Default::default() };
+        wr.wr.atomic.remote_addr = to.address + self.counter();
+        wr.wr.atomic.rkey = to.rkey;
+        wr.wr.atomic.compare_add = 1;
+        self.post(&mut wr, &mut self.sge(self.counter() + 8, 8))
+    }
+
+    /// What was in the other end's word before one was added.
+    pub fn before_add(&self) -> u64 {
+        self.load(self.counter() + 8)
+    }
+
+    /// What is in this end's word.
+    pub fn counted(&self) -> u64 {
+        self.load(self.counter())
+    }
+
     /// True if all of it came.
     pub fn read_is_right(&self) -> bool {
         (0..PATTERN / 8).all(|word| self.load(self.slots + PATTERN + word * 8) == pattern(word))
@@ -292,30 +326,52 @@ impl Link {
         done("ibv_post_recv", unsafe { sys::ibv_post_recv(self.qp, &raw mut wr, &raw mut bad) })
     }
 
-    fn poll(&self, which: usize) -> Result<Option<sys::ibv_wc>, String> {
+    /// The next completion of either queue makes the channel ready, or one that nobody has taken does.
+    pub fn arm(&self) -> Result<(), String> {
+        // SAFETY: the queues are alive.
+        self.cqs
+            .iter()
+            .try_for_each(|cq| done("ibv_req_notify_cq", unsafe { sys::ibv_req_notify_cq(*cq, 0) }))
+    }
+
+    /// Sleeps until the channel is ready, and takes one event. False if it was not within so many milliseconds.
+    pub fn sleep(&self, milliseconds: i32) -> Result<bool, String> {
+        // SAFETY: the channel is alive; one entry, which is ours.
+        let ready = unsafe {
+            let mut one = libc::pollfd { fd: (*self.channel).fd, events: libc::POLLIN, revents: 0 };
+            libc::poll(&raw mut one, 1, milliseconds)
+        };
+        if ready == 0 {
+            return Ok(false);
+        }
+        let (mut cq, mut of) = (null_mut(), null_mut());
+        // SAFETY: the channel is alive; both answers are ours.
+        unsafe {
+            let got = self.rdma.verbs.ibv_get_cq_event(self.channel, &raw mut cq, &raw mut of);
+            done("ibv_get_cq_event", if got == 0 { 0 } else { libc::EIO })?;
+            self.rdma.verbs.ibv_ack_cq_events(cq, 1);
+        }
+        Ok(true)
+    }
+
+    /// The next completion: of requests, or of messages.
+    pub fn poll(&self, messages: bool) -> Result<Option<sys::ibv_wc>, String> {
         let mut wc = sys::ibv_wc::default();
         // SAFETY: the queue is alive, and there is room for one.
-        match unsafe { sys::ibv_poll_cq(self.cqs[which], 1, &raw mut wc) } {
+        match unsafe { sys::ibv_poll_cq(self.cqs[usize::from(messages)], 1, &raw mut wc) } {
             0 => Ok(None),
-            1 if wc.status == 0 => Ok(Some(wc)),
-            1 => Err(format!("completion {} ended with status {}", wc.wr_id, wc.status)),
+            1 => Ok(Some(wc)),
             other => Err(format!("ibv_poll_cq: {other}")),
         }
     }
 
-    /// The next request that is complete, by its number.
-    pub fn sent(&self) -> Result<Option<u64>, String> {
-        self.poll(0).map(|wc| wc.map(|wc| wc.wr_id))
-    }
-
-    /// The next message: its buffer and what is in it.
-    pub fn received(&self) -> Result<Option<(u64, [u64; 2])>, String> {
-        let Some(wc) = self.poll(1)? else { return Ok(None) };
+    /// What is in a message that has come.
+    pub fn message(&self, wc: &sys::ibv_wc) -> Result<[u64; 2], String> {
         if u64::from(wc.byte_len) != MESSAGE {
             return Err(format!("a message of {} bytes, not {MESSAGE}", wc.byte_len));
         }
         let at = self.messages() + wc.wr_id * MESSAGE;
-        Ok(Some((wc.wr_id, [self.load(at), self.load(at + 8)])))
+        Ok([self.load(at), self.load(at + 8)])
     }
 }
 

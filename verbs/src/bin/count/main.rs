@@ -3,7 +3,10 @@
 //!
 //! Each end sends a stream of numbers. An even one is a WRITE of a pattern into its slot at the other end, the odd one
 //! behind it a SEND that says so. Who receives the SEND checks the slot and marks it as read: what is lost, doubled,
-//! out of order or written again later is found. Now and then a READ fetches a pattern that never changes.
+//! out of order or written again later is found. Now and then a READ fetches a pattern that never changes. By `--adds`
+//! an end adds to a word of the other as well, which must count what was done.
+//!
+//! Where a request fails, what comes back is counted: errors, and which was the first.
 
 mod link;
 
@@ -25,6 +28,8 @@ const READS: u64 = 8;
 const STUCK: Duration = Duration::from_secs(30);
 /// Stands in a slot that was read.
 const MARK: u64 = u64::MAX;
+/// An end that sleeps looks by itself after so many milliseconds.
+const NAP: i32 = 4000;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -36,6 +41,15 @@ struct Found {
     order: u64,
     wrong: u64,
     ghost: u64,
+    adds: u64,
+    /// Completions that are errors, and no flushes.
+    errors: u64,
+    /// What the first of them is of.
+    named: &'static str,
+    /// Times that it slept on while something was there.
+    missed: u64,
+    /// Times that it was woken.
+    woken: u64,
 }
 
 /// What a number looks like in memory, word by word.
@@ -48,16 +62,29 @@ struct Options {
     gid: u8,
     duration: Duration,
     stream: TcpStream,
-    leads: bool,
+    /// It sleeps on a completion channel.
+    sleeps: bool,
+    adds: Adds,
+}
+
+/// Whether it adds to the other end's word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Adds {
+    No,
+    /// Who connects does, and looks at what was there.
+    Seen,
+    /// Both do, and do not look.
+    Blind,
 }
 
 const USAGE: &str =
-    "shunt-verbs-count (--listen PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]";
+    "shunt-verbs-count (--listen PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
+    [--wait poll|events] [--adds no|seen|blind]";
 
 fn options() -> Result<Options, String> {
     let mut words = std::env::args().skip(1);
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
-    let mut stream = None;
+    let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word}: expected a value, got none; {USAGE}"))?;
         let bad = || format!("{word}: expected another value than {value:?}; {USAGE}");
@@ -65,17 +92,33 @@ fn options() -> Result<Options, String> {
             "--device" => device = value,
             "--gid" => gid = value.parse().map_err(|_| bad())?,
             "--seconds" => seconds = value.parse().map_err(|_| bad())?,
+            "--wait" => {
+                sleeps = match value.as_str() {
+                    "poll" => false,
+                    "events" => true,
+                    _ => return Err(bad()),
+                }
+            }
+            "--adds" => {
+                adds = match value.as_str() {
+                    "no" => Adds::No,
+                    "seen" => Adds::Seen,
+                    "blind" => Adds::Blind,
+                    _ => return Err(bad()),
+                }
+            }
             "--listen" => {
                 let port: u16 = value.parse().map_err(|_| bad())?;
                 let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| error.to_string())?;
-                stream = Some((listener.accept().map_err(|error| error.to_string())?.0, true));
+                stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
             }
-            "--connect" => stream = Some((reach(&value)?, false)),
+            "--connect" => (stream, connects) = (Some(reach(&value)?), true),
             _ => return Err(format!("{word}: expected an option, got that; {USAGE}")),
         }
     }
-    let (stream, leads) = stream.ok_or(USAGE)?;
-    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, leads })
+    let stream = stream.ok_or(USAGE)?;
+    let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
+    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, adds })
 }
 
 /// The other end may still be starting.
@@ -93,12 +136,17 @@ fn reach(address: &str) -> Result<TcpStream, String> {
 fn main() -> ExitCode {
     match options().and_then(run) {
         Ok(found) => {
-            let Found { sent, received, reads, doubled, order, wrong, ghost } = found;
+            let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
+            let Found { missed, woken, errors, named, .. } = found;
             println!(
-                "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"doubled\": {doubled}, \"order\": \
-                 {order}, \"wrong\": {wrong}, \"ghost\": {ghost}}}"
+                "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \"doubled\": {doubled}, \
+                 \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \"missed\": {missed}, \"woken\": {woken}, \
+                 \"errors\": {errors}, \"named\": \"{named}\"}}"
             );
-            ExitCode::from(u8::from(doubled + order + wrong + ghost > 0))
+            if errors > 0 {
+                return ExitCode::from(3);
+            }
+            ExitCode::from(u8::from(doubled + order + wrong + ghost + missed > 0))
         }
         Err(error) => {
             eprintln!("error: {error}");
@@ -133,15 +181,29 @@ struct End {
     /// Numbers, in the order in which they must complete.
     order: std::collections::VecDeque<u64>,
     moved: Instant,
+    /// Completions so far.
+    taken: u64,
+    sleeps: bool,
+    adds: Adds,
+    adding: bool,
+    /// Adds that came back as errors.
+    adds_failed: u64,
+    /// The same of flushes.
+    adds_flushed: u64,
+    /// The queue pair is in ERR.
+    failed: bool,
 }
 
-/// The wr_id of a READ.
+/// The wr_id of a READ, and of an add.
 const READING: u64 = 1 << 40;
+const ADDING: u64 = 1 << 41;
+/// The status of what was flushed.
+const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
-    let Options { device, gid, duration, mut stream, leads } = options;
+    let Options { device, gid, duration, mut stream, sleeps, adds } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let link = Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT)?;
+    let link = Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT, sleeps)?;
     for slot in 0..SLOTS {
         link.store(slot * SLOT, MARK);
     }
@@ -158,31 +220,51 @@ fn run(options: Options) -> Result<Found, String> {
         reading: false,
         order: Default::default(),
         moved: Instant::now(),
+        taken: 0,
+        sleeps,
+        adds,
+        adding: false,
+        adds_failed: 0,
+        adds_flushed: 0,
+        failed: false,
     };
     (0..WINDOW).try_for_each(|at| end.link.receive(at))?;
     exchange(&mut stream, b"go")?;
-    let until = Instant::now() + duration;
-    let mut total = u64::MAX;
-    loop {
-        let over = Instant::now() > until;
-        if over && total == u64::MAX && end.next.is_multiple_of(2) {
-            total = end.next;
-            let theirs = exchange_total(&mut stream, total, leads, &mut end)?;
-            finish(&mut end, total, theirs)?;
-            break;
-        }
-        end.step(if total == u64::MAX { u64::MAX } else { total })?;
-        std::thread::sleep(Duration::from_micros(20));
+    let went = go(&mut end, &mut stream, Instant::now() + duration);
+    if !end.failed {
+        went?;
     }
-    exchange(&mut stream, b"ok")?;
+    stream.set_nonblocking(false).map_err(|error| error.to_string())?;
+    // An add that fails was done: its answer is lost. One that was flushed may have been.
+    let done = end.found.adds + end.adds_failed;
+    let theirs = exchange(&mut stream, &[done, end.adds_flushed].map(u64::to_be_bytes).concat())?;
+    let (done, flushed) = theirs.split_at(8);
+    let read = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
+    let counts = read(done)..=read(done) + read(flushed);
+    end.found.wrong += u64::from(!counts.contains(&end.link.counted()));
     // What comes late would be found here.
     std::thread::sleep(Duration::from_millis(300));
+    if end.failed {
+        return Ok(end.found);
+    }
     end.found.ghost = (0..SLOTS).filter(|slot| end.link.load(slot * SLOT) != MARK).count() as u64;
     Ok(end.found)
 }
 
+fn go(end: &mut End, stream: &mut TcpStream, until: Instant) -> Result<(), String> {
+    while Instant::now() < until {
+        end.step(u64::MAX)?;
+        end.rest()?;
+    }
+    // What is left is polled for: the other end may have nothing more to say.
+    end.sleeps = false;
+    let total = end.next;
+    let theirs = exchange_total(stream, total, end)?;
+    finish(end, total, theirs)
+}
+
 /// Tells how many numbers there are, and learns of the other end's, while both streams go on.
-fn exchange_total(stream: &mut TcpStream, total: u64, _leads: bool, end: &mut End) -> Result<u64, String> {
+fn exchange_total(stream: &mut TcpStream, total: u64, end: &mut End) -> Result<u64, String> {
     let failed = |error: std::io::Error| error.to_string();
     stream.write_all(&total.to_be_bytes()).map_err(failed)?;
     stream.set_nonblocking(true).map_err(failed)?;
@@ -214,10 +296,35 @@ fn finish(end: &mut End, total: u64, theirs: u64) -> Result<(), String> {
 }
 
 impl End {
+    fn came(&mut self) {
+        self.moved = Instant::now();
+        self.taken += 1;
+    }
+
+    /// Lets some time pass, until there is something to do if it sleeps.
+    fn rest(&mut self) -> Result<(), String> {
+        if !self.sleeps {
+            std::thread::sleep(Duration::from_micros(20));
+            return Ok(());
+        }
+        self.link.arm()?;
+        let before = self.taken;
+        self.take()?;
+        // What came before the queues were armed makes no event, by verbs' rules. This end posts again first.
+        if self.taken != before {
+            return Ok(());
+        }
+        let woken = self.link.sleep(NAP)?;
+        self.take()?;
+        self.found.woken += u64::from(woken);
+        self.found.missed += u64::from(!woken && self.taken != before);
+        Ok(())
+    }
+
     /// Posts one pair if there is room, and takes what has come.
     fn step(&mut self, total: u64) -> Result<(), String> {
-        let room = (self.order.len() as u64) + 3 <= WINDOW && self.next / 2 < self.read_there + SLOTS;
-        if self.next < total && room {
+        let room = (self.order.len() as u64) + 4 <= WINDOW && self.next / 2 < self.read_there + SLOTS;
+        if self.next < total && room && !self.failed {
             let number = self.next;
             let slot = number / 2 % SLOTS * SLOT;
             self.link.write(number, slot, self.there, |word| shape(number, word))?;
@@ -230,10 +337,31 @@ impl End {
                 self.order.push_back(READING);
                 self.reading = true;
             }
+            if self.adds != Adds::No && !self.adding {
+                self.link.add(ADDING, self.there)?;
+                self.order.push_back(ADDING);
+                self.adding = true;
+            }
         }
-        while let Some(number) = self.link.sent()? {
-            self.moved = Instant::now();
+        self.take()
+    }
+
+    /// Takes what has come.
+    fn take(&mut self) -> Result<(), String> {
+        while let Some(wc) = self.link.poll(false)? {
+            self.came();
+            let number = wc.wr_id;
+            if wc.status != 0 || self.failed {
+                self.came_back(number, wc.status);
+                continue;
+            }
             match self.order.pop_front() {
+                Some(ADDING) if number == ADDING => {
+                    self.adding = false;
+                    let seen = self.adds == Adds::Blind || self.link.before_add() == self.found.adds;
+                    self.found.wrong += u64::from(!seen);
+                    self.found.adds += 1;
+                }
                 Some(READING) if number == READING => {
                     self.reading = false;
                     self.found.reads += 1;
@@ -243,8 +371,13 @@ impl End {
                 _ => self.found.order += 1,
             }
         }
-        while let Some((buffer, [number, read])) = self.link.received()? {
-            self.moved = Instant::now();
+        while let Some(wc) = self.link.poll(true)? {
+            if wc.status != 0 {
+                self.failed = true;
+                continue;
+            }
+            self.came();
+            let [number, read] = self.link.message(&wc)?;
             self.read_there = self.read_there.max(read);
             if number < self.due {
                 self.found.doubled += 1;
@@ -253,7 +386,10 @@ impl End {
                 self.look(number - 1);
                 self.due = number + 2;
             }
-            self.link.receive(buffer)?;
+            self.link.receive(wc.wr_id)?;
+        }
+        if self.failed && self.order.is_empty() {
+            return Err("the queue pair failed, and all that was posted came back".into());
         }
         if self.moved.elapsed() > STUCK {
             return Err(format!(
@@ -262,6 +398,25 @@ impl End {
             ));
         }
         Ok(())
+    }
+
+    /// A request came back, done or not, after one has failed.
+    fn came_back(&mut self, number: u64, status: u32) {
+        self.failed = true;
+        self.order.retain(|one| *one != number);
+        if status == 0 || status == FLUSHED {
+            self.adds_flushed += u64::from(number == ADDING);
+            return;
+        }
+        if self.found.errors == 0 {
+            self.found.named = match number {
+                ADDING => "add",
+                READING => "read",
+                _ => "message",
+            };
+        }
+        self.found.errors += 1;
+        self.adds_failed += u64::from(number == ADDING);
     }
 
     /// Checks a slot, and marks it as read.
