@@ -14,6 +14,7 @@ mod print;
 mod run;
 mod soft_rdma;
 mod status;
+mod store;
 mod topology;
 mod verbs;
 mod view;
@@ -45,6 +46,8 @@ enum Command {
     SoftRdma(soft_rdma::Command),
     #[command(subcommand)]
     Verbs(verbs::Command),
+    #[command(subcommand)]
+    Store(store::Command),
 }
 
 fn main() -> ExitCode {
@@ -62,5 +65,6 @@ fn main() -> ExitCode {
         Command::Path(command) => path::run(&command),
         Command::SoftRdma(command) => soft_rdma::run(&command),
         Command::Verbs(command) => verbs::run(&command),
+        Command::Store(command) => store::run(&command),
     })
 }

@@ -5,8 +5,9 @@
 //! again: its data may not have come. Completions keep their order behind it: what was executed there takes part as a
 //! WRITE of nothing.
 //!
-//! An atomic that was executed and is not complete has lost its answer, which no NIC gives twice. By [`Answers::Needed`]
-//! the queue stands there, and the program gets an error for it. By [`Answers::Unread`] it counts as done.
+//! An atomic that was executed and is not complete has lost its answer, which no NIC gives twice. By
+//! [`Answers::Needed`] the queue stands there, and the program gets an error for it. By [`Answers::Unread`] it counts
+//! as done.
 
 use crate::request::{Kind, Request};
 use std::collections::VecDeque;
@@ -67,6 +68,12 @@ impl SendQueue {
     /// True once the program has posted an atomic.
     pub const fn has_atomics(&self) -> bool {
         self.atomics
+    }
+
+    /// True once an atomic was posted whose answer the program needs: a queue pair is not left without need then,
+    /// because an answer that is under way would be lost.
+    pub fn needs_answers(&self) -> bool {
+        self.atomics && self.answers == Answers::Needed
     }
 
     /// True if the oldest request is an atomic whose answer is lost and needed: nothing behind it can complete.
@@ -278,6 +285,7 @@ mod tests {
         assert_eq!(queue.signaled_done(10), Ok(()), "executed and answered");
         assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![11], true));
         assert_eq!(queue.peek(), None, "nothing goes past it");
+        assert!(queue.needs_answers());
         assert_eq!((queue.give_up(), queue.has_atomics()), (vec![12, 13, 14], true), "the error is its own");
     }
 
@@ -288,6 +296,7 @@ mod tests {
             queue.push(request(10 + n as u64, kind, true));
             queue.given();
         }
+        assert!(!queue.needs_answers());
         assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![10], false));
         let mut posted = Vec::new();
         while let Some((request, executed)) = queue.peek() {

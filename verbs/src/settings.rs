@@ -1,6 +1,7 @@
 //! What the environment asks for.
 
 use crate::send_queue::Answers;
+use shunt_bootstrap::tcp::RootAddress;
 use shunt_settings::{ConfigError, Lookup, parse_duration};
 use std::sync::OnceLock;
 
@@ -45,8 +46,17 @@ pub enum Atomics {
     Move,
 }
 
+/// Where processes find each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAt {
+    /// In this user's runtime directory: on one machine.
+    Folder,
+    /// At a store, between machines.
+    Tcp(RootAddress),
+}
+
 /// All settings. Times are in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// What is done.
     pub mode: Mode,
@@ -62,6 +72,8 @@ pub struct Settings {
     pub answers: Answers,
     /// Where atomics may go.
     pub atomics: Atomics,
+    /// Where the other end is found.
+    pub store: StoreAt,
 }
 
 fn answers(text: &str) -> Option<Answers> {
@@ -77,6 +89,13 @@ fn atomics(text: &str) -> Option<Atomics> {
         "keep" => Some(Atomics::Keep),
         "move" => Some(Atomics::Move),
         _ => None,
+    }
+}
+
+fn store(text: &str) -> Option<StoreAt> {
+    match text.strip_prefix("tcp://") {
+        Some(address) => address.parse().ok().map(StoreAt::Tcp),
+        None => (text == "unix:").then_some(StoreAt::Folder),
     }
 }
 
@@ -102,6 +121,7 @@ impl Settings {
             probes: env.number("SHUNT_PROBES", 1..=1000)?.unwrap_or(PROBES),
             answers: env.parse("SHUNT_VERBS_ATOMIC_ANSWER", answers)?.unwrap_or_default(),
             atomics: env.parse("SHUNT_VERBS_ATOMICS", atomics)?.unwrap_or(Atomics::Keep),
+            store: env.parse("SHUNT_VERBS_STORE", store)?.unwrap_or(StoreAt::Folder),
         })
     }
 }
@@ -134,6 +154,11 @@ mod tests {
         let error = with("SHUNT_VERBS", "always").unwrap_err().to_string();
         assert!(error.contains("SHUNT_VERBS: expected ") && error.contains("always"), "{error}");
         assert!(with("SHUNT_MPL", "50").is_err());
+        let at = |text: &str| StoreAt::Tcp(text.parse().unwrap());
+        let store = |text| with("SHUNT_VERBS_STORE", text).map(|found| found.store);
+        assert_eq!(store("tcp://10.0.0.1:7700"), Ok(at("10.0.0.1:7700")));
+        assert_eq!((&none.store, store("unix:")), (&StoreAt::Folder, Ok(StoreAt::Folder)));
+        assert!(store("ftp://x").is_err() && store("tcp://x").is_err());
         assert_eq!((none.answers, none.atomics), (Answers::Needed, Atomics::Keep));
         assert_eq!(with("SHUNT_VERBS_ATOMIC_ANSWER", "any").map(|found| found.answers), Ok(Answers::Unread));
         assert_eq!(with("SHUNT_VERBS_ATOMICS", "move").map(|found| found.atomics), Ok(Atomics::Move));

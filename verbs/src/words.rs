@@ -43,6 +43,8 @@ pub enum Said {
     Parted(u64),
     /// The same, and it has no path left.
     Lost(u64),
+    /// The receiver's queue pair gets atomics, whose answers are needed: no path is left but for a fault.
+    Atomics(u64),
     /// Keys of the sender's memory: rail, the program's key, key on the backup. With the first of a set all others are
     /// void.
     Keys(bool, Vec<[u32; 3]>),
@@ -90,6 +92,7 @@ pub fn encode(said: &Said) -> Vec<u8> {
         }
         Said::Parted(id) => _ = out.word(5).long(*id),
         Said::Lost(id) => _ = out.word(6).long(*id),
+        Said::Atomics(id) => _ = out.word(8).long(*id),
         Said::Keys(first, keys) => {
             out.word(7).word((*first).into());
             keys.iter().flatten().for_each(|word| _ = out.word(*word));
@@ -160,6 +163,7 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
         7 => {
             Said::Keys(from.flag()?, from.until_end(|from| Some([from.word()?, from.word()?, from.word()?]))?)
         }
+        8 => Said::Atomics(from.long()?),
         _ => return None,
     };
     from.0.is_empty().then_some(said)
@@ -211,6 +215,7 @@ mod tests {
             Said::Ready(3, 1, 2, 9),
             Said::Parted(3),
             Said::Lost(4),
+            Said::Atomics(5),
             Said::Keys(true, vec![[0, 0x1234, 0x5678], [1, 2, 3]]),
         ];
         for said in all {

@@ -3,6 +3,7 @@
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
     bindings, check, doors, explore, facade, fuzz, mutate, profiles, python, run_scenarios, swarm, test,
+    verbs_hosts,
 };
 use anyhow::Result;
 use shunt_task::sh;
@@ -64,6 +65,11 @@ const STAGES: &[Stage] = &[
         "netns",
         "two hosts as network namespaces; skipped where they are not permitted",
         run_scenarios::two_hosts,
+    ),
+    stage(
+        "verbs-two-hosts",
+        "verbs programs between two namespaces, which outlive a cable and their store",
+        verbs_hosts::stage,
     ),
     stage(
         "two-machines",

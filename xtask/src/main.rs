@@ -32,6 +32,7 @@ mod tidy;
 mod tidy_source;
 #[cfg(test)]
 mod trees;
+mod verbs_hosts;
 mod words;
 
 use shunt_task::{Task, sh};
@@ -51,6 +52,12 @@ const TASKS: &[Task] = &[
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "fuzz", summary: fuzz::SUMMARY, help: fuzz::HELP, run: fuzz::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
+    Task {
+        name: "verbs-two-hosts",
+        summary: verbs_hosts::SUMMARY,
+        help: verbs_hosts::HELP,
+        run: verbs_hosts::run,
+    },
     Task { name: "profiles", summary: profiles::SUMMARY, help: profiles::HELP, run: profiles::run },
 ];
 

@@ -105,6 +105,12 @@ pub const VARIABLES: &[Variable] = &[
         "keep or move",
     )
     .default("keep"),
+    variable(
+        "SHUNT_VERBS_STORE",
+        "where verbs programs find each other: on this machine, or at what `shunt store serve` keeps for several",
+        "unix: or tcp://HOST:PORT",
+    )
+    .default("unix:"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_LOG", "what is said of switches and rails, on stderr; wins over NVSHMEM_DEBUG", LOG_LEVEL)
         .default("warn"),

@@ -31,8 +31,8 @@ struct Case {
     args: &'static str,
     /// The fault at the client's end; empty: none.
     fault: &'static str,
-    /// The fault is at the server's end instead.
-    at_server: bool,
+    /// The same at the server's end.
+    server_fault: &'static str,
     /// Both run under `shunt verbs run`.
     shim: bool,
     /// Mode of it.
@@ -47,6 +47,8 @@ struct Case {
 enum Must {
     /// Both end with status 0, and each end moved at least once.
     Move,
+    /// Both end with status 0, and each end moved once: not back.
+    Once,
     /// Both end with status 0, and nothing moved.
     Stay,
     /// Both end with status 0, and calls were counted.
@@ -63,6 +65,8 @@ const DOWN: &str = "4s:mlx5_0:down=1500ms";
 const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
 /// The same of atomics alone.
 const ANSWERS: &str = "2s:mlx5_0:lost-atomic-response=1500ms";
+/// Requests are, and no answer is.
+const REQUESTS: &str = "2s:mlx5_0:blackhole-tx=1500ms";
 const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
 /// perftest sleeps for so many messages, and not for so long.
 const EVENTS: &str = "-e -d mlx5_0 -x 0 -F -s 65536 -n 60000";
@@ -75,11 +79,18 @@ const fn case(name: &'static str, program: &'static str, args: &'static str, fau
         program,
         args,
         fault,
-        at_server: false,
+        server_fault: "",
         shim: true,
         mode: "on",
         environment: &[],
         must: Must::Move,
+    }
+}
+
+impl Case {
+    /// Faults that are planned.
+    fn faults(&self) -> usize {
+        [self.fault, self.server_fault].iter().filter(|fault| !fault.is_empty()).count()
     }
 }
 
@@ -113,6 +124,12 @@ const CASES: &[Case] = &[
     case("pingpong-events", "ibv_rc_pingpong", "-e -d mlx5_0 -g 0 -n 6000 -c", "1500ms:mlx5_0:down=1s"),
     case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
     case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
+    // The backup of the other end fails as well, again and again: what is left leads from one's second NIC to the
+    // other's first.
+    Case {
+        server_fault: "2s:mlx5_1:flap=300ms/8",
+        ..case("count-two-ports", "shunt-verbs-count", "--seconds 9", "2500ms:mlx5_0:down=2s")
+    },
     case("count-events-down", "shunt-verbs-count", "--seconds 7 --wait events", "2s:mlx5_0:down=1500ms"),
     case("count-events-acks", "shunt-verbs-count", "--seconds 7 --wait events", ACKS),
     Case {
@@ -135,23 +152,21 @@ const CASES: &[Case] = &[
     },
     // The NIC that executes atomics is gone for longer than the client waits, and no other may.
     Case {
-        at_server: true,
+        server_fault: "5s:mlx5_0:down=10s",
         environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_GIVE_UP", "1500ms")],
         must: Must::Fail,
-        ..case("atomic-responder-keeps", "ib_atomic_bw", PERFTEST_ATOMIC, "3s:mlx5_0:down=10s")
+        ..case("atomic-responder-keeps", "ib_atomic_bw", PERFTEST_ATOMIC, "")
     },
     Case {
-        at_server: true,
+        server_fault: "5s:mlx5_0:down=10s",
         environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_VERBS_ATOMICS", "move")],
-        ..case("atomic-responder-moves", "ib_atomic_bw", PERFTEST_ATOMIC, "3s:mlx5_0:down=10s")
+        ..case("atomic-responder-moves", "ib_atomic_bw", PERFTEST_ATOMIC, "")
     },
-    // Requests are lost, and no answer is.
-    case(
-        "count-adds-requests",
-        "shunt-verbs-count",
-        "--seconds 7 --adds seen",
-        "2s:mlx5_0:blackhole-tx=1500ms",
-    ),
+    // No answer is lost, and none may be by going back.
+    Case {
+        must: Must::Once,
+        ..case("count-adds-requests", "shunt-verbs-count", "--seconds 7 --adds seen", REQUESTS)
+    },
     Case {
         must: Must::OneError,
         ..case("count-adds-answers", "shunt-verbs-count", "--seconds 7 --adds seen", ANSWERS)
@@ -247,8 +262,9 @@ impl Place {
         // A busy machine is slow to find a path, and that is not what is looked at.
         command.env("SHUNT_GIVE_UP", "30s").envs(case.environment.iter().copied());
         command.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("ci-{port}")]);
-        if client != case.at_server && !case.fault.is_empty() {
-            command.args(["--fault", case.fault]);
+        let fault = if client { case.fault } else { case.server_fault };
+        if !fault.is_empty() {
+            command.args(["--fault", fault]);
         }
         command.arg("--");
         if case.shim {
@@ -277,10 +293,10 @@ impl Place {
             return Ok(vec!["the server does not listen".to_owned()]);
         }
         let mut client = self.start(case, true, port)?;
-        let hit = case.fault.is_empty() || self.sees_a_hit(port, &mut client.0)?;
+        let hit = case.faults() == 0 || self.sees_hits(case.faults(), port, &mut client.0)?;
         let mut wrong = Vec::new();
         if !hit {
-            wrong.push("not exercised: the planned fault hit nothing".to_owned());
+            wrong.push("not exercised: a planned fault hit nothing".to_owned());
         }
         let ended = wait(&mut client.0, until)?;
         let code = ended.and_then(|status| status.code());
@@ -288,7 +304,7 @@ impl Place {
         let as_it_must = match case.must {
             Must::Fail => code.is_some_and(|code| code != 0),
             Must::OneError => code == Some(ERRORS),
-            Must::Move | Must::Stay | Must::Count => well,
+            Must::Move | Must::Once | Must::Stay | Must::Count => well,
         };
         if !as_it_must {
             wrong.push(format!("the client ended with {ended:?}"));
@@ -317,13 +333,15 @@ impl Place {
         Ok(wrong)
     }
 
-    /// Watches the faults of a case's fabric until one hits, or the client ends.
-    fn sees_a_hit(&self, port: u16, client: &mut Child) -> Result<bool> {
+    /// Watches the faults of a case's fabric until so many have hit, or the client ends.
+    fn sees_hits(&self, faults: usize, port: u16, client: &mut Child) -> Result<bool> {
         while client.try_wait()?.is_none() {
             let fabric = format!("ci-{port}");
             // A program that just ends does not answer.
             let said = self.shunt().args(["soft-rdma", "list", "--json", "--fabric", &fabric]).output()?;
-            if numbers(&String::from_utf8_lossy(&said.stdout), "hits").any(|hits| hits > 0) {
+            let hits =
+                numbers(&String::from_utf8_lossy(&said.stdout), "hits").filter(|hits| *hits > 0).count();
+            if hits >= faults {
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -350,12 +368,14 @@ fn judge(must: Must, status: &str) -> Option<String> {
     let switches: Vec<u64> = numbers(status, "switches").collect();
     let well = match must {
         Must::Move => switches.len() == 2 && switches.iter().all(|count| *count > 0),
+        Must::Once => switches == [1, 1],
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
         Must::Fail | Must::OneError => true,
     };
     let want = match must {
         Must::Move => "a switch at each end",
+        Must::Once => "one switch at each end",
         Must::Stay => "two queue pairs that did not move",
         Must::Count => "posts of two processes",
         Must::Fail | Must::OneError => "",
@@ -372,6 +392,7 @@ mod tests {
         let text = "[{\"pairs\": [{\"switches\": 2, \"replayed\": 7}], \"posts\":0}, {\"switches\":0}]";
         assert_eq!(numbers(text, "switches").collect::<Vec<_>>(), [2, 0]);
         assert!(judge(Must::Move, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Once, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
         assert!(judge(Must::Stay, text).is_some());
         assert_eq!(judge(Must::Move, &text.replace(":0}", ": 1}")), None);
         assert!(judge(Must::Move, "[]").is_some(), "nothing at all is not well");
@@ -381,7 +402,7 @@ mod tests {
     #[test]
     fn a_case_that_must_move_has_a_fault() {
         for case in CASES {
-            assert_eq!(case.fault.is_empty(), matches!(case.must, Must::Stay | Must::Count), "{}", case.name);
+            assert_eq!(case.faults() == 0, matches!(case.must, Must::Stay | Must::Count), "{}", case.name);
         }
     }
 }

@@ -59,6 +59,10 @@ pub struct Charge {
     pub ready: Option<(u32, u32)>,
     /// So many receives were consumed of what was sent in this epoch and before.
     pub cut: Option<(u32, u64)>,
+    /// The other end needs the answers of its atomics.
+    pub answers_there: bool,
+    /// This end needs those of its own, and has told the other.
+    pub answers_here: bool,
     /// Atomics come from the other end: they stay on the NIC that the program chose.
     pub atomics: bool,
     /// The path that it received on is fenced: since when.
@@ -94,6 +98,8 @@ impl Charge {
             their_epoch: 0,
             ready: None,
             cut: None,
+            answers_there: false,
+            answers_here: false,
             atomics: false,
             fenced_since: None,
             homeless_since: None,
@@ -152,6 +158,7 @@ impl Charge {
                 self.their_epoch = *epoch;
                 self.ready = Some((*number, *incarnation));
             }
+            Said::Atomics(_) => self.answers_there = true,
             Said::Parted(_) => self.parted = true,
             Said::Lost(_) => self.lost_there = true,
             _ => {}

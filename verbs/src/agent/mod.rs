@@ -12,6 +12,7 @@
 //! Going back is the same: the backup is fenced on purpose once the first path was ready for long enough.
 
 mod charge;
+mod keys;
 mod moving;
 mod nics;
 mod owner;
@@ -19,8 +20,8 @@ mod post;
 mod waking;
 
 use crate::directory::Directory;
-use crate::objects::At;
 use crate::queue_pair::QueuePair;
+use crate::settings::settings;
 use crate::status;
 use crate::words::{Hello, Said, decode, encode};
 use charge::{Charge, There};
@@ -45,8 +46,6 @@ const AGAIN: Nanos = Nanos::millis(10);
 const ALONE: Nanos = Nanos::secs(10);
 /// Pause between two questions whether a port that was down is up.
 const ASK_PORT: Nanos = Nanos::millis(20);
-/// Keys in one message.
-const KEYS: usize = 4096;
 
 /// What the program's threads tell the agent.
 enum Order {
@@ -100,8 +99,8 @@ fn block_signals() {
 
 fn run() {
     block_signals();
-    let agent = Directory::open()
-        .map_err(|error| format!("the folder of the directory: {error}"))
+    let agent = Directory::open(&settings().store)
+        .map_err(|error| format!("the directory: {error}"))
         .and_then(|directory| Agent::new(Arc::new(Post::new(directory))));
     match agent {
         Ok(agent) => {
@@ -144,7 +143,6 @@ struct Agent {
     told: HashMap<usize, u64>,
     ports_asked: Nanos,
     busy: bool,
-    buffer: Vec<u8>,
 }
 
 impl Agent {
@@ -162,7 +160,6 @@ impl Agent {
             told: HashMap::new(),
             ports_asked: Nanos::ZERO,
             busy: false,
-            buffer: vec![0; 2 * crate::directory::MESSAGE_MAX],
         })
     }
 
@@ -263,8 +260,8 @@ impl Agent {
             }
         }
         let mut arrived = Vec::new();
-        while let Some((from, length)) = self.post.directory.receive(&mut self.buffer) {
-            arrived.push((from, decode(&self.buffer[..length])));
+        while let Some((from, bytes)) = self.post.directory.receive() {
+            arrived.push((from, decode(&bytes)));
         }
         let now = self.now();
         self.busy |= !outcomes.is_empty() || !events.is_empty() || !arrived.is_empty();
@@ -349,7 +346,11 @@ impl Agent {
                 }
                 known.extend(keys.into_iter().map(|[rail, key, there]| ((rail, key), there)));
             }
-            Said::Cut(pair, ..) | Said::Ready(pair, ..) | Said::Parted(pair) | Said::Lost(pair) => {
+            Said::Cut(pair, ..)
+            | Said::Ready(pair, ..)
+            | Said::Atomics(pair)
+            | Said::Parted(pair)
+            | Said::Lost(pair) => {
                 let is = |one: &Charge| one.pair.id == pair && one.there.is_some_and(|at| at.peer == from);
                 if let Some(charge) = self.charges.iter_mut().find(|one| is(one)) {
                     charge.hear(&said);
@@ -365,7 +366,7 @@ impl Agent {
         };
         let Some(at) = self.charges.iter().position(is) else { return };
         let rails = hello.cards.len();
-        if name == self.post.directory.name {
+        if name == self.post.directory.name() {
             return self.charges[at].pair.state().pass("both ends are in this process");
         }
         if hello.rails.0 as usize >= rails || hello.rails.1 as usize >= rails {
@@ -423,7 +424,7 @@ impl Agent {
         if let Some(peer) = self.peers.get(&there.peer) {
             pair.state().keys = peer.keys.clone();
         }
-        let leads = self.post.directory.name.as_str() < name;
+        let leads = self.post.directory.name() < name;
         let psn = shunt_mlx5::endpoint::revived_psn(charge.connection.attr.sq_psn);
         let own: shunt_recovery::endpoint::Half = Arc::new(own);
         // Who leads counts as the first of the two ends, so that both mean the same by a number.
@@ -451,51 +452,6 @@ impl Agent {
             };
             self.owned.paths.insert(key, path);
             self.charges[at].keys.push(key);
-        }
-    }
-
-    /// Registers on backups what was registered since, and tells peers the keys.
-    fn tell_keys(&mut self) {
-        let mut changed = false;
-        let mut all = Vec::new();
-        let mut seen = Vec::new();
-        for charge in self.charges.iter().filter(|charge| !charge.keys.is_empty()) {
-            let domain = &charge.pair.domain;
-            let address = domain.raw.0.addr();
-            if seen.contains(&address) {
-                continue;
-            }
-            seen.push(address);
-            let changes = || domain.changes.load(std::sync::atomic::Ordering::Acquire);
-            if self.told.get(&address) != Some(&changes()) {
-                let context: At<_> = self.owned.devices[charge.rails.1 as usize].context;
-                let covered = domain.spread(context);
-                self.told.insert(address, covered);
-                changed = true;
-            }
-        }
-        if !changed {
-            return;
-        }
-        for charge in &self.charges {
-            let address = charge.pair.domain.raw.0.addr();
-            let Some(at) = seen.iter().position(|one| *one == address) else { continue };
-            seen.swap_remove(at);
-            let regions = charge.pair.domain.regions();
-            let known = regions.known.values().filter_map(|region| {
-                // SAFETY: registered by this library, and alive while the lock is held.
-                let spare = unsafe { (*region.spare?.0).rkey };
-                Some([charge.rails.0, region.rkey, spare])
-            });
-            all.extend(known);
-        }
-        for peer in self.peers.keys() {
-            if all.is_empty() {
-                self.post.send(*peer, encode(&Said::Keys(true, Vec::new())));
-            }
-            for (at, keys) in all.chunks(KEYS).enumerate() {
-                self.post.send(*peer, encode(&Said::Keys(at == 0, keys.to_vec())));
-            }
         }
     }
 }

@@ -49,6 +49,10 @@ impl Agent {
         if !charge.heard {
             return self.introduce(now, charge);
         }
+        if !charge.answers_here && charge.pair.state().sends.needs_answers() {
+            charge.answers_here = true;
+            self.tell(charge, Said::Atomics);
+        }
         self.notice(now, charge);
         self.take_answers(now, charge);
         if charge.pair.state().sends.answer_is_lost() {
@@ -134,11 +138,12 @@ impl Agent {
     fn may_go_back(&self, now: Nanos, charge: &Charge, used: [Option<usize>; 2]) -> bool {
         let Some(first) = charge.first() else { return false };
         let away = used.iter().all(|key| key.is_some_and(|key| key != first));
-        if !away || charge.ready.is_some() || !charge.fences.is_empty() {
+        let answers = charge.answers_here || charge.answers_there;
+        if !away || answers || charge.ready.is_some() || !charge.fences.is_empty() {
             return false;
         }
         let peer = charge.there.and_then(|there| self.post.name(there.peer));
-        let leads = peer.is_some_and(|peer| self.post.directory.name < peer);
+        let leads = peer.is_some_and(|peer| self.post.directory.name() < peer.as_str());
         let Some(path) = self.owned.paths.get(&first) else { return false };
         let over = now >= path.ready_since + Nanos::new(settings().recovery_window_ns);
         leads && path.state == PathState::Ready && over && self.engine.ports_up(first)

@@ -27,7 +27,7 @@ pub struct Post {
 impl Post {
     /// With nobody met.
     pub fn new(directory: Directory) -> Self {
-        let own = Peer { name: directory.name.clone(), waiting: VecDeque::new(), gone: false };
+        let own = Peer { name: directory.name().to_owned(), waiting: VecDeque::new(), gone: false };
         Self { directory, peers: Mutex::new(vec![own]) }
     }
 

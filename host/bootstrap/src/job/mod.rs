@@ -376,7 +376,11 @@ fn incomplete(rank: bool, world: bool, root: bool) -> JobError {
     JobError::Missing { have: find(true), missing: find(false) }
 }
 
-fn secret_source(
+/// Where the secret comes from of what meets at an address.
+///
+/// # Errors
+/// Two are set; none is, and other machines reach the address.
+pub fn secret_source(
     root: &RootAddress,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<SecretSource, JobError> {

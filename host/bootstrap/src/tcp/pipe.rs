@@ -1,8 +1,8 @@
-//! A connection between two processes that belong to no job: messages of bytes, encrypted, by whoever has the secret.
+//! A connection between two processes that belong to no job: messages of bytes, encrypted by a secret that both have.
 //!
 //! The bytes are those of a job's mesh ([`super::preamble`], [`super::frame`]): who dials counts as rank 1 of two, who
-//! is dialled as rank 0, and the number of the job is made of the secret and a name that both know. The first message of
-//! the side that dials is at most [`FIRST_MAX`] long.
+//! is dialled as rank 0, and the number of the job is made of the secret and a name that both know. The first message
+//! of the side that dials is at most [`FIRST_MAX`] long.
 
 use super::driver::connection::{Connection, Role};
 use super::frame::{Frame, HELLO_MAX};

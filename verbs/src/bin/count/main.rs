@@ -12,7 +12,7 @@ mod link;
 
 use link::{Link, Memory};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ enum Adds {
 }
 
 const USAGE: &str =
-    "shunt-verbs-count (--listen PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
+    "shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
     [--wait poll|events] [--adds no|seen|blind]";
 
 fn options() -> Result<Options, String> {
@@ -108,8 +108,9 @@ fn options() -> Result<Options, String> {
                 }
             }
             "--listen" => {
-                let port: u16 = value.parse().map_err(|_| bad())?;
-                let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| error.to_string())?;
+                let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+                let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
+                let listener = TcpListener::bind(at).map_err(|error| error.to_string())?;
                 stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
             }
             "--connect" => (stream, connects) = (Some(reach(&value)?), true),
@@ -139,9 +140,9 @@ fn main() -> ExitCode {
             let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
             let Found { missed, woken, errors, named, .. } = found;
             println!(
-                "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \"doubled\": {doubled}, \
-                 \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \"missed\": {missed}, \"woken\": {woken}, \
-                 \"errors\": {errors}, \"named\": \"{named}\"}}"
+                "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
+                 \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
+                 \"missed\": {missed}, \"woken\": {woken}, \"errors\": {errors}, \"named\": \"{named}\"}}"
             );
             if errors > 0 {
                 return ExitCode::from(3);

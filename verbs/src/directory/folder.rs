@@ -62,14 +62,14 @@ pub fn folder() -> io::Result<PathBuf> {
 }
 
 /// This process in the folder.
-pub struct Directory {
+pub struct Folder {
     folder: PathBuf,
     /// Name of its socket.
     pub name: String,
     socket: UnixDatagram,
 }
 
-impl Directory {
+impl Folder {
     /// Opens this process's socket.
     ///
     /// # Errors
@@ -127,23 +127,21 @@ impl Directory {
     }
 
     /// The next message: name of the sender's socket, and bytes.
-    pub fn receive(&self, buffer: &mut [u8]) -> Option<(String, usize)> {
-        let (length, from) = self.socket.recv_from(buffer).ok()?;
+    pub fn receive(&self) -> Option<(String, Vec<u8>)> {
+        let mut buffer = vec![0; 2 * MESSAGE_MAX];
+        let (length, from) = self.socket.recv_from(&mut buffer).ok()?;
+        buffer.truncate(length);
         let name = from.as_pathname()?.file_name()?.to_str()?.to_owned();
-        Some((name, length))
+        Some((name, buffer))
     }
 
-    /// Waits until a message is there, or another descriptor is ready to be read, so many milliseconds at most.
-    pub fn wait(&self, others: impl Iterator<Item = RawFd>, milliseconds: i32) {
-        let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut all: Vec<libc::pollfd> =
-            std::iter::once(self.socket.as_raw_fd()).chain(others).map(one).collect();
-        // SAFETY: so many entries, which are ours.
-        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds) };
+    /// Becomes ready when a message is there.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }
 
-impl Drop for Directory {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.folder.join(&self.name));
     }
@@ -176,10 +174,10 @@ pub fn is_alive(process: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn open(folder: &Path, name: &str) -> Directory {
+    fn open(folder: &Path, name: &str) -> Folder {
         let socket = UnixDatagram::bind(folder.join(name)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Directory { folder: folder.to_owned(), name: name.to_owned(), socket }
+        Folder { folder: folder.to_owned(), name: name.to_owned(), socket }
     }
 
     #[test]
@@ -194,9 +192,8 @@ mod tests {
         one.remove(&[5; 16], 0x99);
         assert_eq!(one.get(&[5; 16], 0x99).as_deref(), Some("2.sock"), "it has another owner now");
         one.send("2.sock", b"abc").unwrap();
-        let mut buffer = [0; 16];
-        assert_eq!(other.receive(&mut buffer), Some(("1.sock".to_owned(), 3)));
-        assert_eq!(other.receive(&mut buffer), None);
+        assert_eq!(other.receive(), Some(("1.sock".to_owned(), b"abc".to_vec())));
+        assert_eq!(other.receive(), None);
         drop(other);
         assert!(one.send("2.sock", b"abc").is_err());
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

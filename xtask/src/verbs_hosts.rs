@@ -1,0 +1,272 @@
+//! The stage `verbs-two-hosts`: unmodified verbs programs between two hosts, which find each other through a store that
+//! is gone when the cable is pulled.
+
+use crate::netns::{self, Net, ROUTED};
+use anyhow::{Context, Result, anyhow, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub const SUMMARY: &str =
+    "unmodified verbs programs between two hosts, which outlive a cable and their store";
+pub const HELP: &str = "verbs-two-hosts [--dev]
+
+Runs ib_write_bw and shunt-verbs-count between two network namespaces (root, iproute2), by RoCE v2, on what
+`cargo build --release` made. They find each other through `shunt store serve`, which is killed before the cable of the
+first NIC is pulled for a second and a half. Output is kept under <target>/ci/verbs-two-hosts.
+
+  --dev  run what `cargo build` made instead";
+
+/// Where the store listens, on host 0.
+const STORE: &str = "10.77.0.1:7711";
+/// Where the server is reached, on host 1.
+const SERVER: &str = "10.77.0.2";
+/// A secret that is none.
+const SECRET: &str = "not a secret, for tests";
+/// Far above any case's own time; only a hang reaches it.
+const HANG: Duration = Duration::from_secs(120);
+
+/// What becomes of the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Store {
+    /// It is killed before the cable is pulled.
+    Killed,
+    /// It never was.
+    Absent,
+}
+
+struct Case {
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    /// Both run under `shunt verbs run`.
+    shim: bool,
+    store: Store,
+    /// Whether the cable is pulled.
+    pulled: bool,
+    /// The client ends with status 0.
+    well: bool,
+    /// What both ends say of themselves.
+    moves: bool,
+}
+
+const WRITE: &str = "-d mlx5_0 -x 0 -F -D 9";
+
+const CASES: &[Case] = &[
+    Case {
+        name: "write-without-shunt",
+        program: "ib_write_bw",
+        args: WRITE,
+        shim: false,
+        store: Store::Absent,
+        pulled: true,
+        well: false,
+        moves: false,
+    },
+    Case {
+        name: "write-without-store",
+        program: "ib_write_bw",
+        args: "-d mlx5_0 -x 0 -F -n 2000",
+        shim: true,
+        store: Store::Absent,
+        pulled: false,
+        well: true,
+        moves: false,
+    },
+    Case {
+        name: "write",
+        program: "ib_write_bw",
+        args: WRITE,
+        shim: true,
+        store: Store::Killed,
+        pulled: true,
+        well: true,
+        moves: true,
+    },
+    Case {
+        name: "count",
+        program: "shunt-verbs-count",
+        args: "--seconds 9 --adds blind",
+        shim: true,
+        store: Store::Killed,
+        pulled: true,
+        well: true,
+        moves: true,
+    },
+];
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    if let Err(said) = netns::permitted() {
+        println!("  skipped: no network namespaces with veth here: {said}");
+        return Ok(Count { skipped: CASES.len(), ..Count::default() });
+    }
+    let built = sh::target_dir().join("release");
+    run_cases(&built)
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let profile = match args {
+        [] => "release",
+        [dev] if dev == "--dev" => "debug",
+        [other, ..] => return sh::usage(format!("unknown argument '{other}'")),
+    };
+    netns::permitted().map_err(|said| anyhow!("no network namespaces with veth here: {said}"))?;
+    let count = run_cases(&sh::target_dir().join(profile))?;
+    if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
+}
+
+fn run_cases(built: &std::path::Path) -> Result<Count> {
+    for file in ["shunt", "libshunt_soft_rdma.so", "libshunt_verbs.so", "shunt-verbs-count"] {
+        if !built.join(file).is_file() {
+            bail!("{} is not built: cargo build --release", built.join(file).display());
+        }
+    }
+    let dir = sh::target_dir().join("ci/verbs-two-hosts");
+    std::fs::create_dir_all(&dir)?;
+    let hosts = Hosts { net: Net::make(&ROUTED)?, built: built.to_owned(), dir };
+    let mut count = Count::default();
+    for case in CASES {
+        let start = Instant::now();
+        hosts.net.wait_for_links()?;
+        let wrong = hosts.run(case)?;
+        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
+        println!("  {:36} {word:7} {:6.2} s", case.name, start.elapsed().as_secs_f64());
+        for line in &wrong {
+            println!("    {line}");
+        }
+        if !wrong.is_empty() {
+            for side in ["store", "server", "client"] {
+                let text = std::fs::read_to_string(hosts.file(case, side)).unwrap_or_default();
+                println!("    -- {side}\n{}", sh::last_lines(&text, 30));
+            }
+        }
+        count += if wrong.is_empty() { Count::ONE } else { Count::of(0, 1) };
+    }
+    Ok(count)
+}
+
+struct Hosts {
+    net: Net,
+    built: PathBuf,
+    dir: PathBuf,
+}
+
+/// A process of a case.
+struct Side(Child);
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // Ended already, unless the case was given up.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Hosts {
+    fn file(&self, case: &Case, side: &str) -> PathBuf {
+        self.dir.join(format!("{}.{side}", case.name))
+    }
+
+    /// `shunt` on a host, with files of its own.
+    fn shunt(&self, host: u32) -> Result<Command> {
+        let runtime = self.dir.join(format!("host-{host}"));
+        std::fs::create_dir_all(&runtime)?;
+        let mut command = self.net.on_host(host, &self.built.join("shunt").to_string_lossy());
+        command.env("XDG_RUNTIME_DIR", runtime).env("SHUNT_SECRET", SECRET).env("SHUNT_GIVE_UP", "30s");
+        command.env("SHUNT_VERBS_STORE", format!("tcp://{STORE}"));
+        // The cable takes the answers of some atomics with it, and nobody reads them.
+        command.env("SHUNT_VERBS_ATOMIC_ANSWER", "any");
+        Ok(command)
+    }
+
+    fn spawn(&self, case: &Case, side: &str, mut command: Command) -> Result<Side> {
+        let out = File::create(self.file(case, side))?;
+        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        Ok(Side(command.spawn().with_context(|| format!("cannot start the {side}"))?))
+    }
+
+    fn start(&self, case: &Case, host: u32) -> Result<Side> {
+        let client = host == 0;
+        let mut command = self.shunt(host)?;
+        command.args(["soft-rdma", "run", "--roce", &self.net.rails(host, false), "--"]);
+        if case.shim {
+            command.arg(self.built.join("shunt")).args(["verbs", "run", "--"]);
+        }
+        let ours = self.built.join(case.program);
+        let is_ours = ours.is_file();
+        command.arg(if is_ours { ours.as_path() } else { std::path::Path::new(case.program) });
+        command.args(case.args.split_whitespace());
+        match (is_ours, client) {
+            (true, false) => _ = command.args(["--listen", &format!("{SERVER}:7801")]),
+            (true, true) => _ = command.args(["--connect", &format!("{SERVER}:7801")]),
+            (false, false) => _ = command.args(["-p", "7801"]),
+            (false, true) => _ = command.args(["-p", "7801", SERVER]),
+        }
+        self.spawn(case, if client { "client" } else { "server" }, command)
+    }
+
+    /// Runs a case; what is wrong.
+    fn run(&self, case: &Case) -> Result<Vec<String>> {
+        for host in 0..2 {
+            // What earlier cases have told.
+            let _ = std::fs::remove_dir_all(self.dir.join(format!("host-{host}")));
+        }
+        let store = match case.store {
+            Store::Absent => None,
+            Store::Killed => {
+                let mut command = self.shunt(0)?;
+                command.args(["store", "serve", "--listen", STORE]);
+                Some(self.spawn(case, "store", command)?)
+            }
+        };
+        let mut server = self.start(case, 1)?;
+        std::thread::sleep(Duration::from_secs(1));
+        let mut client = self.start(case, 0)?;
+        std::thread::sleep(Duration::from_secs(3));
+        drop(store);
+        if case.pulled {
+            self.net.plug(0, "r0", false)?;
+            std::thread::sleep(Duration::from_millis(1500));
+            self.net.plug(0, "r0", true)?;
+        }
+        let mut wrong = Vec::new();
+        let until = Instant::now() + HANG;
+        let ended = wait(&mut client.0, until)?;
+        if (ended == Some(0)) != case.well {
+            wrong.push(format!("the client ended with {ended:?}"));
+        }
+        let until = if case.well { until } else { Instant::now() + Duration::from_secs(5) };
+        let ended = wait(&mut server.0, until)?;
+        if case.well && ended != Some(0) {
+            wrong.push(format!("the server ended with {ended:?}"));
+        }
+        for host in 0..2 {
+            let said = self.shunt(host)?.args(["verbs", "status", "--json"]).output()?;
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            let moved = said.contains("\"switches\":") && !said.contains("\"switches\": 0");
+            if case.shim && moved != case.moves {
+                wrong.push(format!("host {host} says: {said}"));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+/// The exit status, or none for a program that had to be killed.
+fn wait(child: &mut Child, until: Instant) -> Result<Option<i32>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        if Instant::now() > until {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
