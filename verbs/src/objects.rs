@@ -2,6 +2,7 @@
 
 use crate::real;
 use core::ffi::{c_int, c_uint, c_void};
+use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{
     ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex,
     ibv_wc,
@@ -130,7 +131,7 @@ pub struct Regions {
     /// The regions.
     pub known: HashMap<usize, Region>,
     /// Local keys of the backup NIC, by the program's.
-    pub lkeys: HashMap<u32, u32>,
+    pub lkeys: FxHashMap<u32, u32>,
     /// The backup NIC's domain.
     pub spare: Option<At<ibv_pd>>,
 }
@@ -245,7 +246,7 @@ pub struct Completions {
     /// Some of them came since the program was woken last.
     pub fresh: bool,
     /// Protected queue pairs by number.
-    pub members: HashMap<u32, Arc<dyn Member>>,
+    pub members: FxHashMap<u32, Arc<dyn Member>>,
 }
 
 /// A completion queue of the program.

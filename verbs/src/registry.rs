@@ -2,21 +2,21 @@
 
 use crate::objects::{CompletionQueue, Context, Domain};
 use crate::queue_pair::QueuePair;
+use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{ibv_context, ibv_qp};
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Everything that is known, by address.
+/// Everything that is known, by address. The program chooses no key, and each call looks one up: a cheap hash.
 #[derive(Default)]
 pub struct Objects {
     /// Contexts.
-    pub contexts: HashMap<usize, Arc<Context>>,
+    pub contexts: FxHashMap<usize, Arc<Context>>,
     /// Protection domains.
-    pub domains: HashMap<usize, Arc<Domain>>,
+    pub domains: FxHashMap<usize, Arc<Domain>>,
     /// Completion queues.
-    pub queues: HashMap<usize, Arc<CompletionQueue>>,
+    pub queues: FxHashMap<usize, Arc<CompletionQueue>>,
     /// Queue pairs that are protected, or may be.
-    pub pairs: HashMap<usize, Arc<QueuePair>>,
+    pub pairs: FxHashMap<usize, Arc<QueuePair>>,
 }
 
 static OBJECTS: RwLock<Option<Objects>> = RwLock::new(None);

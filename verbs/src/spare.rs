@@ -6,13 +6,13 @@ use crate::real;
 use crate::request::{Data, Kind, Piece, Receive, Request};
 use crate::settings::{Atomics, settings};
 use crate::work_request;
+use rustc_hash::FxHashMap;
 use shunt_mlx5::error::NicError;
 use shunt_mlx5_sys::{
     IBV_QPT_RC, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_WRITE,
     ibv_context, ibv_context_ops, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr,
     ibv_send_wr, ibv_sge, ibv_wc,
 };
-use std::collections::HashMap;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -25,7 +25,7 @@ const PROBES: u32 = 16;
 const PROBE: u64 = u64::MAX;
 
 /// Remote keys on the peer's backup NIC, by the peer's rail and the key that its program gave away.
-pub type Keys = HashMap<(u32, u32), u32>;
+pub type Keys = FxHashMap<(u32, u32), u32>;
 
 /// Its objects.
 #[derive(Clone, Copy)]
