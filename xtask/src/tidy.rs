@@ -29,7 +29,8 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
   layout, soft-nic/fault <- bench/figures <- bench, bench/moe      device <- bench/oracle <- bench <- bench/gpu-check
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload, host/runtime
-  host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli";
+  host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli
+  host/{recovery,mlx5,bootstrap} <- transfer-engine <- tests";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -66,6 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
+    (
+        "shunt-transfer-engine",
+        &["shunt-layout", "shunt-device", "shunt-bootstrap", "shunt-mlx5", "shunt-recovery"],
+    ),
     ("shunt-task", &[]),
     ("shunt-gpu-tool", &["shunt-task"]),
     ("shunt-soft-rdma-tool", &["shunt-task"]),

@@ -1,0 +1,76 @@
+//! What moves the pieces: the rails of one transport, driven by one worker.
+
+use crate::ids::{LaneId, PeerId, TransferId};
+use shunt_recovery::nanos::Nanos;
+use std::sync::Arc;
+
+/// One RDMA WRITE, with an immediate or without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whose it is.
+    pub transfer: TransferId,
+    /// Where the bytes are.
+    pub from: u64,
+    /// Keys of the source, by rail of this end.
+    pub from_keys: Arc<[u32]>,
+    /// Where they go, at the peer.
+    pub to: u64,
+    /// Keys of the target, by rail of the peer.
+    pub to_keys: Arc<[u32]>,
+    /// How many.
+    pub len: u64,
+    /// What the receiver's completion carries.
+    pub imm: Option<u32>,
+}
+
+/// A lane that may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneFacts {
+    /// Where it leads.
+    pub peer: PeerId,
+    /// Rail of this end.
+    pub local: u32,
+    /// Rail of the peer.
+    pub remote: u32,
+    /// Most pieces under way.
+    pub depth: u32,
+    /// What it carries, in a unit that all lanes share.
+    pub rate: u64,
+}
+
+/// What is known of a lane that is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// It is quiet at both ends, and this many of its pieces were executed, counted from its opening.
+    Executed(u64),
+    /// It is quiet at both ends. What was executed is not known.
+    NoTruth,
+    /// Nothing is proved: what was under way may still land.
+    Unproven,
+}
+
+/// What a domain tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A lane may be used.
+    Opened(LaneId, LaneFacts),
+    /// So many more of its pieces, the oldest, are executed.
+    Sent(LaneId, u64),
+    /// A lane does not work any more. It is to be closed.
+    Failed(LaneId),
+    /// A lane is closed, whoever asked for it.
+    Closed(LaneId, Fence),
+    /// An immediate of a peer has arrived, and its bytes before it.
+    Imm(PeerId, u32),
+}
+
+/// The rails of one transport. A lane executes its pieces in the order they were posted; lanes have no order among
+/// each other.
+pub trait Domain {
+    /// Posts pieces on a lane that is open. No more are under way on it at once than it has depth.
+    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]);
+    /// Has a lane fenced at both ends. [`Event::Closed`] follows, once, and nothing about the lane after it.
+    fn close(&mut self, now: Nanos, lane: LaneId);
+    /// What has happened since the last call.
+    fn poll(&mut self, now: Nanos, events: &mut Vec<Event>);
+}

@@ -1,0 +1,25 @@
+//! Point-to-point transfers that outlive a NIC: single and paged writes over several rails, immediates counted once,
+//! cancel with proof.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`engine`] | [`Engine`](engine::Engine): takes writes and expectations, steps the rest, calls back |
+//! | [`transfer`] | the life of transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
+//! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
+//! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
+//! | [`region`] | regions and their descriptions, bounds and rights; pure |
+//! | [`domain`] | [`Domain`](domain::Domain): the rails of one transport |
+//! | [`sim`] | a domain in virtual time that does what a network may do, by seed |
+//! | [`ids`], [`error`] | numbers, and what goes wrong |
+//!
+//! Time is an argument everywhere.
+
+pub mod domain;
+pub mod engine;
+pub mod error;
+pub mod ids;
+pub mod imm;
+pub mod region;
+pub mod shard;
+pub mod sim;
+pub mod transfer;

@@ -1,0 +1,404 @@
+//! The life of transfers: which pieces wait, which are under way on which lane, and when one has ended. Pure.
+//!
+//! A transfer ends once, and only when no piece of it is under way on any lane. A lane that fails is fenced; what its
+//! receiver had executed is done, and the rest goes to other lanes with its immediates.
+
+use crate::domain::{Fence, LaneFacts, Piece};
+use crate::error::TransferError;
+use crate::ids::{LaneId, PeerId, TransferId};
+use crate::shard::{Load, choose};
+use shunt_recovery::nanos::Nanos;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,
+/// never posted, or was under way on a lane that was fenced at both ends. Only the end of a transfer makes one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Quiesced {
+    transfer: TransferId,
+    written: u64,
+}
+
+impl Quiesced {
+    /// Of which transfer.
+    pub const fn transfer(&self) -> TransferId {
+        self.transfer
+    }
+
+    /// How many of its pieces were executed.
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+/// How a transfer is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// What is not posted is dropped, the rest is waited for.
+    Unposted,
+    /// The same, until then; then as `Now`.
+    Drain(Nanos),
+    /// Lanes that hold pieces of it are fenced. Pieces of other transfers on them are sent again, if they have to be.
+    Now,
+}
+
+/// How a transfer ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub transfer: TransferId,
+    /// All of it was written, or why not.
+    pub result: Result<(), TransferError>,
+    /// Proof that it is over. None of one that ended with [`TransferError::Unproven`].
+    pub quiesced: Option<Quiesced>,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A lane is to be fenced.
+    Close(LaneId),
+    /// A transfer has ended.
+    Ended(Ended),
+    /// A peer had no lane for the give-up time. Said once for each time it is lost.
+    Lost(PeerId),
+}
+
+/// A transfer that has not ended.
+#[derive(Debug)]
+struct Life {
+    peer: PeerId,
+    total: u64,
+    waiting: u64,
+    under_way: u64,
+    written: u64,
+    /// Why the rest is not sent.
+    stopped: Option<TransferError>,
+    drain_until: Option<Nanos>,
+    /// Pieces that may have been executed or not, and cannot be any more.
+    uncertain: u64,
+    /// Pieces that may still land.
+    unproven: u64,
+}
+
+impl Life {
+    const fn is_stopped(&self) -> bool {
+        self.stopped.is_some() || self.uncertain + self.unproven > 0
+    }
+
+    fn result(&self) -> Result<(), TransferError> {
+        let Self { peer, total: of, written, .. } = *self;
+        match &self.stopped {
+            _ if self.unproven > 0 => Err(TransferError::Unproven { peer, pieces: self.unproven }),
+            _ if written == of => Ok(()),
+            _ if self.uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: self.uncertain }),
+            Some(TransferError::PeerLost { waited_ns, .. }) => {
+                Err(TransferError::PeerLost { peer, waited_ns: *waited_ns, written, of })
+            }
+            _ => Err(TransferError::Cancelled { written, of }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
+    facts: LaneFacts,
+    under_way: VecDeque<Piece>,
+    bytes: u64,
+    executed: u64,
+    closing: bool,
+}
+
+/// Pieces that wait for a lane to a peer.
+#[derive(Debug, Default)]
+struct Queue {
+    pieces: VecDeque<Piece>,
+    /// Since when no lane to the peer is open.
+    pathless: Option<Nanos>,
+    /// That was said.
+    lost: bool,
+}
+
+/// All transfers of an engine.
+#[derive(Debug)]
+pub struct Transfers {
+    give_up: Nanos,
+    next: u64,
+    lives: BTreeMap<TransferId, Life>,
+    lanes: BTreeMap<LaneId, Lane>,
+    queues: BTreeMap<PeerId, Queue>,
+    out: VecDeque<Output>,
+}
+
+impl Transfers {
+    /// None yet. A peer without a lane for `give_up` is lost.
+    pub const fn new(give_up: Nanos) -> Self {
+        Self {
+            give_up,
+            next: 0,
+            lives: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// The number that the next transfer has.
+    pub const fn next_id(&self) -> TransferId {
+        TransferId(self.next)
+    }
+
+    /// Begins a transfer of these pieces, which carry [`Transfers::next_id`].
+    pub fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>) -> TransferId {
+        let (id, total) = (self.next_id(), pieces.len() as u64);
+        self.next += 1;
+        let life = Life {
+            peer,
+            total,
+            waiting: total,
+            under_way: 0,
+            written: 0,
+            stopped: None,
+            drain_until: None,
+            uncertain: 0,
+            unproven: 0,
+        };
+        self.lives.insert(id, life);
+        let open = self.has_lane(peer);
+        let queue = self.queues.entry(peer).or_default();
+        queue.pieces.extend(pieces);
+        if !open && queue.pathless.is_none() {
+            queue.pathless = Some(now);
+        }
+        self.settle(id);
+        id
+    }
+
+    /// A lane may be used.
+    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
+        let lane = Lane { facts, under_way: VecDeque::new(), bytes: 0, executed: 0, closing: false };
+        self.lanes.insert(id, lane);
+        let queue = self.queues.entry(facts.peer).or_default();
+        (queue.pathless, queue.lost) = (None, false);
+    }
+
+    /// The next piece to post, and on which lane: it is under way from here on.
+    pub fn next_piece(&mut self) -> Option<(LaneId, Piece)> {
+        let Self { queues, lanes, lives, .. } = self;
+        for (peer, queue) in queues {
+            let Some(piece) = queue.pieces.front() else { continue };
+            let usable = lanes.iter().filter(|(_, lane)| lane.facts.peer == *peer && !lane.closing);
+            let load = |lane: &Lane| Load {
+                free: lane.facts.depth.saturating_sub(lane.under_way.len() as u32),
+                bytes: lane.bytes,
+                rate: lane.facts.rate,
+            };
+            let Some(id) = choose(usable.map(|(id, lane)| (*id, load(lane))), piece.len) else { continue };
+            let (Some(lane), Some(piece)) = (lanes.get_mut(&id), queue.pieces.pop_front()) else { continue };
+            lane.bytes += piece.len;
+            lane.under_way.push_back(piece.clone());
+            if let Some(life) = lives.get_mut(&piece.transfer) {
+                (life.waiting, life.under_way) = (life.waiting - 1, life.under_way + 1);
+            }
+            return Some((id, piece));
+        }
+        None
+    }
+
+    /// The oldest pieces of a lane are executed.
+    pub fn sent(&mut self, id: LaneId, count: u64) {
+        for _ in 0..count {
+            let Some(lane) = self.lanes.get_mut(&id) else { return };
+            let Some(piece) = lane.under_way.pop_front() else { return };
+            (lane.bytes, lane.executed) = (lane.bytes - piece.len, lane.executed + 1);
+            self.written(piece.transfer);
+        }
+    }
+
+    /// A lane does not work any more.
+    pub fn failed(&mut self, now: Nanos, id: LaneId) {
+        self.fence(now, id);
+    }
+
+    /// A lane is closed.
+    pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
+        let Some(Lane { facts, mut under_way, executed, .. }) = self.lanes.remove(&id) else { return };
+        self.look_for_lanes(now, facts.peer);
+        // A truth that fails its cross-check is no truth.
+        let known = executed..=executed + under_way.len() as u64;
+        let fence = match fence {
+            Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
+            fence => fence,
+        };
+        match fence {
+            Fence::Executed(count) => {
+                let rest = under_way.split_off((count - executed) as usize);
+                under_way.into_iter().for_each(|piece| self.written(piece.transfer));
+                self.again(facts.peer, rest);
+            }
+            // A piece without an immediate changes nothing when it is written twice: its transfer has not ended.
+            Fence::NoTruth => {
+                let (in_doubt, rest): (VecDeque<_>, VecDeque<_>) =
+                    under_way.into_iter().partition(|piece| piece.imm.is_some());
+                self.give_up_pieces(in_doubt, true);
+                self.again(facts.peer, rest);
+            }
+            Fence::Unproven => self.give_up_pieces(under_way, false),
+        }
+    }
+
+    /// Cancels a transfer. False if it has ended.
+    pub fn cancel(&mut self, now: Nanos, id: TransferId, how: Cancel) -> bool {
+        let Some(life) = self.lives.get_mut(&id) else { return false };
+        let (written, of) = (life.written, life.total);
+        life.stopped.get_or_insert(TransferError::Cancelled { written, of });
+        if let Cancel::Drain(until) = how {
+            life.drain_until = Some(until);
+        }
+        self.drop_waiting(id);
+        if how == Cancel::Now {
+            self.fence_holders(now, id);
+        }
+        self.settle(id);
+        true
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Nanos) {
+        let due = |life: &Life| life.drain_until.is_some_and(|until| until <= now);
+        let overdue: Vec<_> = self.lives.iter().filter(|(_, life)| due(life)).map(|(id, _)| *id).collect();
+        for id in overdue {
+            self.lives.get_mut(&id).into_iter().for_each(|life| life.drain_until = None);
+            self.fence_holders(now, id);
+        }
+        let give_up = self.give_up;
+        let gone = |queue: &Queue| queue.pathless.is_some_and(|since| since + give_up <= now);
+        let lost: Vec<_> = self.queues.iter().filter(|(_, queue)| gone(queue)).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|peer| self.lose(now, peer));
+    }
+
+    /// When [`Transfers::tick`] has something to do next.
+    pub fn next_deadline(&self) -> Nanos {
+        let drains = self.lives.values().filter_map(|life| life.drain_until);
+        let waits = self.queues.values().filter(|queue| !queue.lost || !queue.pieces.is_empty());
+        let losses = waits.filter_map(|queue| queue.pathless.map(|since| since + self.give_up));
+        drains.chain(losses).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// What is to be done next.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// Lanes to a peer that may be used.
+    pub fn lanes_to(&self, peer: PeerId) -> impl Iterator<Item = &LaneFacts> {
+        let open = self.lanes.values().filter(move |lane| lane.facts.peer == peer && !lane.closing);
+        open.map(|lane| &lane.facts)
+    }
+
+    fn has_lane(&self, peer: PeerId) -> bool {
+        self.lanes_to(peer).next().is_some()
+    }
+
+    fn look_for_lanes(&mut self, now: Nanos, peer: PeerId) {
+        if !self.has_lane(peer) {
+            let queue = self.queues.entry(peer).or_default();
+            queue.pathless.get_or_insert(now);
+        }
+    }
+
+    fn fence(&mut self, now: Nanos, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.closing) else { return };
+        lane.closing = true;
+        let peer = lane.facts.peer;
+        self.out.push_back(Output::Close(id));
+        self.look_for_lanes(now, peer);
+    }
+
+    fn fence_holders(&mut self, now: Nanos, id: TransferId) {
+        let holds = |lane: &Lane| lane.under_way.iter().any(|piece| piece.transfer == id);
+        let holders: Vec<_> = self.lanes.iter().filter(|(_, lane)| holds(lane)).map(|(id, _)| *id).collect();
+        holders.into_iter().for_each(|lane| self.fence(now, lane));
+    }
+
+    fn lose(&mut self, now: Nanos, peer: PeerId) {
+        let queue = self.queues.entry(peer).or_default();
+        let waited_ns = queue.pathless.map_or(0, |since| (now - since).get());
+        let first = !std::mem::replace(&mut queue.lost, true);
+        let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
+        let ids: Vec<_> = self.lives.iter().filter(|(_, life)| theirs(life)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(life) = self.lives.get_mut(&id) {
+                let (written, of) = (life.written, life.total);
+                life.stopped.get_or_insert(TransferError::PeerLost { peer, waited_ns, written, of });
+            }
+            self.drop_waiting(id);
+            self.settle(id);
+        }
+        if first {
+            self.out.push_back(Output::Lost(peer));
+        }
+    }
+
+    /// One more piece is executed.
+    fn written(&mut self, id: TransferId) {
+        if let Some(life) = self.lives.get_mut(&id) {
+            (life.under_way, life.written) = (life.under_way - 1, life.written + 1);
+        }
+        self.settle(id);
+    }
+
+    /// Pieces that were not executed wait again, in front, unless their transfer was stopped.
+    fn again(&mut self, peer: PeerId, pieces: VecDeque<Piece>) {
+        for piece in pieces.into_iter().rev() {
+            let id = piece.transfer;
+            let Some(life) = self.lives.get_mut(&id) else { continue };
+            life.under_way -= 1;
+            if !life.is_stopped() {
+                life.waiting += 1;
+                self.queues.entry(peer).or_default().pieces.push_front(piece);
+            } else {
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Pieces of which it is not known whether they were executed (`quiet`), or whether they will be.
+    fn give_up_pieces(&mut self, pieces: VecDeque<Piece>, quiet: bool) {
+        let mut counts = BTreeMap::new();
+        pieces.iter().for_each(|piece| *counts.entry(piece.transfer).or_insert(0) += 1);
+        for (id, pieces) in counts {
+            let Some(life) = self.lives.get_mut(&id) else { continue };
+            life.under_way -= pieces;
+            if quiet {
+                life.uncertain += pieces;
+            } else {
+                life.unproven += pieces;
+            }
+            self.drop_waiting(id);
+            self.settle(id);
+        }
+    }
+
+    fn drop_waiting(&mut self, id: TransferId) {
+        let Some(life) = self.lives.get_mut(&id) else { return };
+        life.waiting = 0;
+        let queue = self.queues.entry(life.peer).or_default();
+        queue.pieces.retain(|piece| piece.transfer != id);
+    }
+
+    /// Ends a transfer of which nothing waits and nothing is under way.
+    fn settle(&mut self, id: TransferId) {
+        let over = |life: &Life| life.waiting == 0 && life.under_way == 0;
+        if !self.lives.get(&id).is_some_and(over) {
+            return;
+        }
+        let Some(life) = self.lives.remove(&id) else { return };
+        let (result, written) = (life.result(), life.written);
+        let quiesced = (life.unproven == 0).then_some(Quiesced { transfer: id, written });
+        self.out.push_back(Output::Ended(Ended { transfer: id, result, quiesced }));
+    }
+}
+
+#[cfg(test)]
+#[path = "transfer_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! Steps of transfers that the simulator takes only by chance.
+
+use super::*;
+use std::sync::Arc;
+
+const PEER: PeerId = PeerId(1);
+const GIVE_UP: Nanos = Nanos::new(100);
+
+fn facts(depth: u32) -> LaneFacts {
+    LaneFacts { peer: PEER, local: 0, remote: 0, depth, rate: 1 }
+}
+
+fn transfers(lanes: &[u64], depth: u32) -> Transfers {
+    let mut transfers = Transfers::new(GIVE_UP);
+    lanes.iter().for_each(|lane| transfers.opened(LaneId(*lane), facts(depth)));
+    transfers
+}
+
+fn begin(transfers: &mut Transfers, count: u64, imm: Option<u32>) -> TransferId {
+    let (transfer, keys) = (transfers.next_id(), Arc::<[u32]>::from([1]));
+    let piece = |at| Piece {
+        transfer,
+        from: at,
+        from_keys: keys.clone(),
+        to: at,
+        to_keys: keys.clone(),
+        len: 1,
+        imm,
+    };
+    transfers.begin(Nanos::ZERO, PEER, (0..count).map(piece).collect())
+}
+
+/// What is posted: lane and place of each piece.
+fn post(transfers: &mut Transfers) -> Vec<(u64, u64)> {
+    std::iter::from_fn(|| transfers.next_piece()).map(|(lane, piece)| (lane.0, piece.from)).collect()
+}
+
+fn outputs(transfers: &mut Transfers) -> Vec<Output> {
+    std::iter::from_fn(|| transfers.next_output()).collect()
+}
+
+fn ended(id: TransferId, result: Result<(), TransferError>, written: u64) -> Output {
+    Output::Ended(Ended { transfer: id, result, quiesced: Some(Quiesced { transfer: id, written }) })
+}
+
+#[test]
+fn what_a_failed_lane_had_not_executed_goes_to_the_others_in_order() {
+    let mut transfers = transfers(&[0, 1], 2);
+    let id = begin(&mut transfers, 5, Some(7));
+    assert_eq!(post(&mut transfers), [(0, 0), (1, 1), (0, 2), (1, 3)]);
+    transfers.sent(LaneId(0), 2);
+    assert_eq!(post(&mut transfers), [(0, 4)]);
+    transfers.failed(Nanos::ZERO, LaneId(1));
+    assert_eq!(outputs(&mut transfers), [Output::Close(LaneId(1))]);
+    assert_eq!(post(&mut transfers), [], "not before the fence");
+    transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(1));
+    assert_eq!(post(&mut transfers), [(0, 3)], "what was executed is not sent again");
+    transfers.sent(LaneId(0), 1);
+    assert_eq!(outputs(&mut transfers), [], "a piece is under way");
+    transfers.sent(LaneId(0), 1);
+    assert_eq!(outputs(&mut transfers), [ended(id, Ok(()), 5)]);
+}
+
+#[test]
+fn a_count_that_cannot_be_is_no_truth() {
+    for count in [0, 4] {
+        let mut transfers = transfers(&[0], 9);
+        let id = begin(&mut transfers, 3, Some(7));
+        post(&mut transfers);
+        transfers.sent(LaneId(0), 1);
+        transfers.closed(Nanos::ZERO, LaneId(0), Fence::Executed(count));
+        let uncertain = Err(TransferError::Uncertain { peer: PEER, pieces: 2 });
+        assert_eq!(outputs(&mut transfers), [ended(id, uncertain, 1)], "{count} of 1 to 3");
+    }
+}
+
+#[test]
+fn without_a_count_only_pieces_without_immediates_are_sent_again() {
+    let mut transfers = transfers(&[0], 9);
+    let (plain, counted) = (begin(&mut transfers, 1, None), begin(&mut transfers, 2, Some(7)));
+    post(&mut transfers);
+    transfers.closed(Nanos::ZERO, LaneId(0), Fence::NoTruth);
+    let uncertain = Err(TransferError::Uncertain { peer: PEER, pieces: 2 });
+    assert_eq!(outputs(&mut transfers), [ended(counted, uncertain, 0)]);
+    transfers.opened(LaneId(1), facts(9));
+    assert_eq!(post(&mut transfers), [(1, 0)]);
+    transfers.sent(LaneId(1), 1);
+    assert_eq!(outputs(&mut transfers), [ended(plain, Ok(()), 1)]);
+}
+
+#[test]
+fn what_is_not_fenced_ends_without_a_proof() {
+    let mut transfers = transfers(&[0], 1);
+    let transfer = begin(&mut transfers, 3, None);
+    post(&mut transfers);
+    transfers.closed(Nanos::ZERO, LaneId(0), Fence::Unproven);
+    let result = Err(TransferError::Unproven { peer: PEER, pieces: 1 });
+    assert_eq!(outputs(&mut transfers), [Output::Ended(Ended { transfer, result, quiesced: None })]);
+}
+
+#[test]
+fn each_way_to_cancel_waits_for_what_it_says() {
+    let cancelled = |written| Err(TransferError::Cancelled { written, of: 3 });
+    for (how, closes_at) in
+        [(Cancel::Unposted, None), (Cancel::Drain(Nanos::new(10)), Some(10)), (Cancel::Now, Some(0))]
+    {
+        let mut transfers = transfers(&[0], 2);
+        let id = begin(&mut transfers, 3, Some(7));
+        post(&mut transfers);
+        assert!(transfers.cancel(Nanos::ZERO, id, how));
+        for now in [0, 9, 10] {
+            transfers.tick(Nanos::new(now));
+            let closes = closes_at == Some(now);
+            let expected = if closes { vec![Output::Close(LaneId(0))] } else { Vec::new() };
+            assert_eq!(outputs(&mut transfers), expected, "{how:?} at {now}");
+        }
+        let written = if closes_at.is_some() {
+            transfers.closed(Nanos::new(11), LaneId(0), Fence::Executed(1));
+            1
+        } else {
+            transfers.sent(LaneId(0), 2);
+            2
+        };
+        assert_eq!(outputs(&mut transfers), [ended(id, cancelled(written), written)], "{how:?}");
+    }
+}
+
+#[test]
+fn a_peer_without_a_lane_is_lost_after_the_give_up_time_and_found_again() {
+    let mut transfers = transfers(&[0], 9);
+    transfers.failed(Nanos::new(5), LaneId(0));
+    assert_eq!(outputs(&mut transfers), [Output::Close(LaneId(0))]);
+    transfers.closed(Nanos::new(6), LaneId(0), Fence::Executed(0));
+    let id = begin(&mut transfers, 2, None);
+    assert_eq!(transfers.next_deadline(), Nanos::new(105));
+    transfers.tick(Nanos::new(104));
+    assert_eq!(outputs(&mut transfers), []);
+    transfers.tick(Nanos::new(105));
+    let lost = Err(TransferError::PeerLost { peer: PEER, waited_ns: 100, written: 0, of: 2 });
+    assert_eq!(outputs(&mut transfers), [ended(id, lost, 0), Output::Lost(PEER)]);
+    assert_eq!(transfers.next_deadline(), Nanos::MAX);
+    transfers.opened(LaneId(1), facts(9));
+    begin(&mut transfers, 1, None);
+    assert_eq!(post(&mut transfers), [(1, 0)]);
+}

@@ -1,0 +1,145 @@
+//! Calls of the engine: what is refused before anything is posted, and who is told what.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use shunt_recovery::nanos::Nanos;
+use shunt_transfer_engine::engine::{
+    Engine, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, Paged, Policy, Write,
+};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
+use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
+use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_engine::sim::{Config, Sim, SimDomain, key};
+use shunt_transfer_engine::transfer::Cancel;
+
+const MEMORY: u64 = 1 << 20;
+const OTHER: PeerId = PeerId(1);
+
+struct Two {
+    sim: Sim,
+    engines: Vec<Engine<SimDomain>>,
+    source: Mr,
+    target: MrDesc,
+}
+
+fn two(rails: u32) -> Two {
+    let config = Config {
+        seed: 1,
+        nodes: 2,
+        rails,
+        memory: MEMORY as usize,
+        depth: 8,
+        no_truth: 0,
+        unproven: 0,
+        faults: Vec::new(),
+    };
+    let (sim, domains) = Sim::new(config);
+    let engines = domains.into_iter().map(|domain| Engine::new(domain, Policy::of_rails(rails))).collect();
+    let region = |node| {
+        let keys: Vec<_> = (0..rails).map(|rail| key(node, rail)).collect();
+        Mr::new(0, MEMORY, &keys).expect("a region")
+    };
+    Two { sim, engines, source: region(0), target: region(1).describe(Rights::Write) }
+}
+
+impl Two {
+    fn write(&self, len: u64, at: u64) -> Write<'_> {
+        Write { peer: OTHER, len, imm: Some(7), from: (&self.source, 0), to: (&self.target, at) }
+    }
+
+    fn run(&mut self) {
+        loop {
+            let now = self.sim.now();
+            while self.engines.iter_mut().fold(false, |busy, engine| engine.step(now) | busy) {}
+            match self.sim.next_time() {
+                Nanos::MAX => return,
+                next => self.sim.advance(next),
+            }
+        }
+    }
+}
+
+fn flag() -> (Arc<AtomicU8>, OnDone) {
+    let flag = Arc::new(AtomicU8::new(FLAG_RUNNING));
+    (flag.clone(), OnDone::Flag(flag))
+}
+
+#[test]
+fn what_leaves_a_region_or_has_no_right_is_refused_and_nothing_is_posted() {
+    let mut two = two(2);
+    let (source, target) = (two.source.clone(), two.target.clone());
+    let local = source.describe(Rights::Local);
+    let few = Mr::new(0, MEMORY, &[key(0, 0)]).expect("a region");
+    let (now, engine) = (Nanos::ZERO, &mut two.engines[0]);
+    let base = Write { peer: OTHER, len: 16, imm: None, from: (&source, 0), to: (&target, 0) };
+    let refused = |engine: &mut Engine<SimDomain>, write: Write<'_>| {
+        engine.submit_write(now, &write, OnDone::None).expect_err("refused")
+    };
+    let out = |error| matches!(error, TransferError::OutOfRegion { .. });
+    assert!(out(refused(engine, Write { to: (&target, MEMORY - 15), ..base })));
+    assert!(out(refused(engine, Write { from: (&source, MEMORY - 15), ..base })));
+    assert!(out(refused(engine, Write { len: u64::MAX, ..base })));
+    assert_eq!(refused(engine, Write { to: (&local, 0), ..base }), TransferError::Rights { what: "target" });
+    let error = refused(engine, Write { from: (&few, 0), ..base });
+    assert!(matches!(error, TransferError::Refused { .. }), "a key for one of two rails: {error}");
+    let pages = |indices: &[u32]| Pages { indices: indices.to_vec(), stride: 64, offset: 0 };
+    for (from, to) in
+        [(pages(&[]), pages(&[])), (pages(&[0]), pages(&[1, 2])), (pages(&[0]), pages(&[1 << 14]))]
+    {
+        let paged =
+            Paged { peer: OTHER, page_len: 64, imm: None, from: (&source, &from), to: (&target, &to) };
+        assert!(engine.submit_paged(now, &paged, OnDone::None).is_err(), "{from:?} to {to:?}");
+    }
+    two.run();
+    assert_eq!(two.sim.counts().executed, 0);
+}
+
+#[test]
+fn a_bare_immediate_is_counted_and_a_write_has_as_many_as_both_ends_compute() {
+    let mut two = two(3);
+    for (len, expected) in [(0, 1), (1 << 16, 1), (200 << 10, 3)] {
+        assert_eq!(Policy::of_rails(3).writes_of(len), expected);
+        let (flag, done) = flag();
+        let (write, now) = (Write { ..two.write(len, 0) }, two.sim.now());
+        let (source, target) = (two.source.clone(), two.target.clone());
+        let write = Write { from: (&source, 0), to: (&target, 0), ..write };
+        two.engines[0].submit_write(now, &write, done).expect("a write");
+        let reached = Arc::new(AtomicU64::new(0));
+        let told = reached.clone();
+        let call = Box::new(move |result: Result<(), _>| {
+            told.fetch_add(1 + 100 * u64::from(result.is_err()), Ordering::Relaxed);
+        });
+        two.engines[1].expect((PeerId(0), 7), expected.into(), Nanos::MAX, call).expect("an expectation");
+        two.run();
+        assert_eq!((flag.load(Ordering::Acquire), reached.load(Ordering::Relaxed)), (FLAG_DONE, 1));
+        assert_eq!(two.engines[1].counter(PeerId(0), 7), 0, "no immediate too many");
+    }
+}
+
+#[test]
+fn a_callback_that_panics_harms_no_other_transfer() {
+    let mut two = two(1);
+    let (source, target, now) = (two.source.clone(), two.target.clone(), two.sim.now());
+    let write = Write { peer: OTHER, len: 64, imm: None, from: (&source, 0), to: (&target, 0) };
+    let (flag, done) = flag();
+    let panics = OnDone::Call(Box::new(|_| std::panic::resume_unwind(Box::new("as it was told to"))));
+    two.engines[0].submit_write(now, &write, panics).expect("a write");
+    two.engines[0].submit_write(now, &write, done).expect("a write");
+    two.run();
+    assert_eq!((flag.load(Ordering::Acquire), two.engines[0].callback_panics()), (FLAG_DONE, 1));
+}
+
+#[test]
+fn what_is_cancelled_before_it_is_posted_ends_at_once_with_a_proof() {
+    let mut two = two(1);
+    let (source, target, now) = (two.source.clone(), two.target.clone(), two.sim.now());
+    let write = Write { peer: OTHER, len: 64, imm: None, from: (&source, 0), to: (&target, 0) };
+    let (flag, done) = flag();
+    let id = two.engines[0].submit_write(now, &write, done).expect("a write");
+    assert!(two.engines[0].cancel(now, id, Cancel::Unposted));
+    assert!(!two.engines[0].cancel(now, id, Cancel::Now), "it has ended");
+    two.run();
+    assert_eq!((flag.load(Ordering::Acquire), two.sim.counts().executed), (FLAG_FAILED, 0));
+}
