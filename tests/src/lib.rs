@@ -30,6 +30,7 @@
 //! | [`draw`] | what the swarm runs for a seed |
 //! | [`swarm`] | many runs, judged |
 //! | [`ranks`] | ranks that agree on a mask, without anything below them |
+//! | [`transfers`] | processes that move memory with the transfer engine |
 //! | [`rng`] | the one source of chance |
 
 pub mod adder;
@@ -63,5 +64,6 @@ pub mod spread;
 pub mod swarm;
 pub mod toml;
 pub mod traffic;
+pub mod transfers;
 pub mod warp;
 pub mod workload;

@@ -48,6 +48,7 @@ mod swarm;
 mod switch_back;
 mod tallies;
 mod time_fence;
+mod transfers;
 mod uncertain;
 mod units;
 mod watching;

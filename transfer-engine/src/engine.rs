@@ -6,7 +6,7 @@ use crate::ids::{ExpectationId, PeerId, TransferId};
 use crate::imm::ImmCounters;
 use crate::region::{Mr, MrDesc};
 use crate::shard::{PIECE_MIN, Pages, page_pairs, pieces, writes_of};
-use crate::transfer::{Cancel, Ended, Output, Transfers};
+use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use shunt_recovery::nanos::Nanos;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -122,6 +122,11 @@ impl<D: Domain> Engine<D> {
         }
     }
 
+    /// What both ends agree on.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Begins a single write.
     ///
     /// # Errors
@@ -219,6 +224,11 @@ impl<D: Domain> Engine<D> {
     /// Rails to a peer that work: local and remote.
     pub fn rails_to(&self, peer: PeerId) -> Vec<(u32, u32)> {
         self.transfers.lanes_to(peer).map(|lane| (lane.local, lane.remote)).collect()
+    }
+
+    /// What has become of lanes and pieces so far.
+    pub const fn counts(&self) -> Counts {
+        self.transfers.counts()
     }
 
     /// Callbacks that have panicked.

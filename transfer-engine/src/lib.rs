@@ -9,6 +9,7 @@
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
 //! | [`region`] | regions and their descriptions, bounds and rights; pure |
 //! | [`domain`] | [`Domain`](domain::Domain): the rails of one transport |
+//! | [`rc`] | a domain of RC queue pairs, whose lanes the recovery engine fences and makes again |
 //! | [`sim`] | a domain in virtual time that does what a network may do, by seed |
 //! | [`ids`], [`error`] | numbers, and what goes wrong |
 //!
@@ -19,6 +20,7 @@ pub mod engine;
 pub mod error;
 pub mod ids;
 pub mod imm;
+pub mod rc;
 pub mod region;
 pub mod shard;
 pub mod sim;

@@ -118,6 +118,17 @@ struct Queue {
     lost: bool,
 }
 
+/// What has become of lanes and pieces so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lanes that were opened.
+    pub opened: u64,
+    /// Lanes that were closed, because they failed or held what was cancelled.
+    pub closed: u64,
+    /// Pieces that were under way on a closed lane and go over another one.
+    pub again: u64,
+}
+
 /// All transfers of an engine.
 #[derive(Debug)]
 pub struct Transfers {
@@ -127,6 +138,7 @@ pub struct Transfers {
     lanes: BTreeMap<LaneId, Lane>,
     queues: BTreeMap<PeerId, Queue>,
     out: VecDeque<Output>,
+    counts: Counts,
 }
 
 impl Transfers {
@@ -139,6 +151,7 @@ impl Transfers {
             lanes: BTreeMap::new(),
             queues: BTreeMap::new(),
             out: VecDeque::new(),
+            counts: Counts { opened: 0, closed: 0, again: 0 },
         }
     }
 
@@ -177,6 +190,7 @@ impl Transfers {
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
         let lane = Lane { facts, under_way: VecDeque::new(), bytes: 0, executed: 0, closing: false };
         self.lanes.insert(id, lane);
+        self.counts.opened += 1;
         let queue = self.queues.entry(facts.peer).or_default();
         (queue.pathless, queue.lost) = (None, false);
     }
@@ -222,6 +236,7 @@ impl Transfers {
     /// A lane is closed.
     pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
         let Some(Lane { facts, mut under_way, executed, .. }) = self.lanes.remove(&id) else { return };
+        self.counts.closed += 1;
         self.look_for_lanes(now, facts.peer);
         // A truth that fails its cross-check is no truth.
         let known = executed..=executed + under_way.len() as u64;
@@ -287,6 +302,11 @@ impl Transfers {
     /// What is to be done next.
     pub fn next_output(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    /// What has become of lanes and pieces so far.
+    pub const fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Lanes to a peer that may be used.
@@ -355,6 +375,7 @@ impl Transfers {
             life.under_way -= 1;
             if !life.is_stopped() {
                 life.waiting += 1;
+                self.counts.again += 1;
                 self.queues.entry(peer).or_default().pieces.push_front(piece);
             } else {
                 self.settle(id);

@@ -69,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
     (
         "shunt-transfer-engine",
-        &["shunt-layout", "shunt-device", "shunt-bootstrap", "shunt-mlx5", "shunt-recovery"],
+        &["shunt-layout", "shunt-device", "shunt-bootstrap", "shunt-mlx5", "shunt-recovery", "shunt-wire"],
     ),
     ("shunt-task", &[]),
     ("shunt-gpu-tool", &["shunt-task"]),

@@ -1,0 +1,357 @@
+//! The domain: joins the recovery engine, its links and events, and the lanes.
+
+use super::lane::{LANE_DEPTH, Lane};
+use super::owner::{Owned, OwnedPath};
+use super::queue::Queue;
+use super::rails::{Draw, Patience, RailKey};
+use super::words::{Said, decode, encode};
+use crate::domain::{Domain, Event, LaneFacts, Piece};
+use crate::ids::{LaneId, PeerId};
+use crate::region::{Mr, Rights};
+use shunt_bootstrap::Oob;
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::eqe;
+use shunt_layout::state::PathState;
+use shunt_mlx5::error::NicError;
+use shunt_mlx5::memory::OwnedSpan;
+use shunt_mlx5::nic::mkey::Access;
+use shunt_mlx5::rail::Rail;
+use shunt_recovery::destroy_queue::DestroyQueue;
+use shunt_recovery::endpoint::Half;
+use shunt_recovery::engine::{Around, Engine, Parts as EngineParts};
+use shunt_recovery::links::arrival::Arrival;
+use shunt_recovery::links::envelope::Seal;
+use shunt_recovery::links::{Heard, LinkParts, Links, PeerAddress, Reach};
+use shunt_recovery::nanos::Nanos;
+use shunt_recovery::nic_dispatch::Nics;
+use shunt_recovery::nic_job::Outcome;
+use shunt_recovery::path::{PathMachine, PathStart, Step};
+use shunt_recovery::port_table::PortTable;
+use shunt_recovery::slots::RailPair;
+use shunt_recovery::worker::Crew;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+/// Pause between two questions to firmware about a port that may have changed unheard.
+const ASK_PORT: Nanos = Nanos::millis(100);
+
+/// What a domain is made of.
+pub struct Parts {
+    /// The number of this end.
+    pub me: u32,
+    /// The clock of its NICs.
+    pub world: Arc<dyn World>,
+    /// Its rails, from [`open_rails`](super::open_rails).
+    pub rails: Vec<Arc<Rail>>,
+    /// Every end by number, this one among them: [`PeerId`] is this number.
+    pub peers: Vec<PeerAddress>,
+    /// Where messages to other ends go.
+    pub oob: Box<dyn Oob>,
+    /// What all ends share.
+    pub draw: Draw,
+    /// How patient it is.
+    pub patience: Patience,
+}
+
+/// RC queue pairs on the NICs of this process: a lane for each rail that both ends have.
+pub struct RcDomain {
+    engine: Engine,
+    owned: Owned,
+    lanes: BTreeMap<LaneId, Lane>,
+    next_lane: u64,
+    patience: Patience,
+    arrived: VecDeque<Arrival>,
+    ports_asked: Nanos,
+    /// Dropped after the engine.
+    keys: Vec<RailKey>,
+}
+
+impl RcDomain {
+    /// Begins to connect to every other end.
+    pub fn new(parts: Parts, crew: &dyn Crew) -> Self {
+        let Parts { me, world, rails, peers, oob, draw, patience } = parts;
+        let now = Nanos::new(world.now_ns());
+        let counts: Vec<u32> = peers.iter().map(|peer| peer.rails.len() as u32).collect();
+        let seal = Seal::new(&[draw]);
+        let mut ports = PortTable::new(peers.len() as u32, counts.iter().copied().max().unwrap_or_default());
+        for rail in &rails {
+            if !rail.port_up().unwrap_or(true) {
+                ports.own_changes(now, rail.index, true);
+            }
+        }
+        let count = peers.len();
+        let links = LinkParts { me, world: world.clone(), oob, rails: rails.clone(), peers, seal };
+        let engine = Engine::new(
+            EngineParts {
+                world: world.clone(),
+                rails: rails.clone(),
+                ports,
+                links: Links::new(links, Vec::new()),
+                nics: Nics::spawn(crew, &rails, &world),
+                destroys: DestroyQueue::default(),
+                timing: patience.timing,
+                nic_patience: patience.nic,
+                peers: count,
+            },
+            now,
+        );
+        let owned = Owned {
+            paths: Vec::new(),
+            rails: counts,
+            me,
+            requests: 0,
+            answers: Vec::new(),
+            made: Arc::default(),
+            world,
+            remarks: Vec::new(),
+        };
+        let mut domain = Self {
+            engine,
+            owned,
+            lanes: BTreeMap::new(),
+            next_lane: 0,
+            patience,
+            arrived: VecDeque::new(),
+            ports_asked: now,
+            keys: Vec::new(),
+        };
+        (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer));
+        domain
+    }
+
+    fn connect(&mut self, now: Nanos, peer: u32) {
+        let me = self.owned.me;
+        let count = |end: u32| self.owned.rails[end as usize];
+        for rail in 0..count(me).min(count(peer)) {
+            let rails = RailPair { local: rail, remote: rail };
+            let next_psn = 0x1000 * (1 + rail + self.engine.rails.len() as u32 * me);
+            let start = PathStart { incarnation: 0, rails, half: None, next_psn, orders: 0 };
+            self.engine.insert(peer, PathMachine::found(start, me < peer, now));
+            self.owned.paths.push(OwnedPath {
+                peer,
+                number: rail,
+                state: PathState::Released,
+                incarnation: 0,
+                opened: 0,
+                lane: None,
+                asked: 0,
+            });
+        }
+    }
+
+    /// Registers memory on every rail. It stays registered while the domain lives.
+    ///
+    /// # Errors
+    /// As the first NIC answers that refuses.
+    pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
+        let access = if rights == Rights::Write { Access::Remote } else { Access::Local };
+        let mut keys = Vec::new();
+        for rail in &self.engine.rails {
+            let key = RailKey::register(rail, memory, access)?;
+            keys.push(key.key_be());
+            self.keys.push(key);
+        }
+        let span = memory.span();
+        Mr::new(span.address, span.bytes, &keys).map_err(|error| NicError::Unfit {
+            nic: self.engine.rails.first().map_or_else(String::new, |rail| rail.name.clone()),
+            what: "a region",
+            met: error.to_string(),
+            want: "memory and rails that transfers can use",
+            cure: "register 1 byte or more on 1 to 64 rails",
+        })
+    }
+
+    /// What went wrong behind the scenes since the last call: for logs.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.owned.remarks)
+    }
+
+    fn step(&mut self) -> Nanos {
+        let outcomes = self.engine.nics.take_done();
+        let mut events = Vec::new();
+        for (rail, one) in self.engine.rails.iter().enumerate() {
+            while let Ok(Some(event)) = one.devx.next_event() {
+                events.push((rail as u32, event));
+            }
+        }
+        while self.engine.links.receive(&mut self.arrived) {}
+        // Inputs first, then the clock: nothing that is told is younger than its time.
+        let now = Nanos::new(self.owned.world.now_ns());
+        self.engine.grow(now);
+        for (rail, id, outcome) in outcomes {
+            match outcome {
+                Outcome::Port(up) => {
+                    let asked = self.engine.nics.port_answered(rail);
+                    if self.engine.ports.believes_firmware(rail, up, asked) {
+                        self.port_changed(now, rail as u32, !up);
+                    }
+                }
+                outcome => self.engine.outcome(&mut self.owned, now, id, outcome),
+            }
+        }
+        for (rail, event) in events {
+            if eqe::EVENT_TYPE.get(&event) as u8 == eqe::event::PORT_CHANGE {
+                self.port_changed(now, rail, eqe::SUB_TYPE.get(&event) as u8 == eqe::port::DOWN);
+            }
+        }
+        self.ask_ports(now);
+        while let Some(arrival) = self.arrived.pop_front() {
+            if let Some(Heard::Message(from, bytes)) = self.engine.links.hear(now, arrival) {
+                self.hear(now, from, &bytes);
+            }
+        }
+        for key in self.engine.paths().keys() {
+            self.engine.look(&mut self.owned, now, key, Around::default());
+        }
+        self.engine.look_at_destroys(now);
+        now
+    }
+
+    fn ask_ports(&mut self, now: Nanos) {
+        if now < self.ports_asked + ASK_PORT {
+            return;
+        }
+        self.ports_asked = now;
+        for rail in 0..self.engine.rails.len() {
+            if self.engine.ports.is_in_question(rail) {
+                self.engine.nics.ask_port(now, rail);
+            }
+        }
+    }
+
+    fn port_changed(&mut self, now: Nanos, rail: u32, down: bool) {
+        if self.engine.ports.own_changes(now, rail, down).is_none() {
+            return;
+        }
+        for peer in (0..self.owned.rails.len() as u32).filter(|peer| *peer != self.owned.me) {
+            let message = encode(Said::Port(rail, down, now.get()));
+            self.engine.links.send(now, peer, message, Reach::Both, &self.engine.ports);
+        }
+    }
+
+    fn hear(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
+        self.engine.peers.heard(self.engine.awake.age_ns, from);
+        match decode(bytes) {
+            Some(Said::Port(rail, down, at_ns)) => {
+                self.engine.ports.peer_says(now, from, rail, down, at_ns.into());
+            }
+            Some(Said::Path(number, incarnation, word)) => {
+                let Some(key) = self.owned.key(from, number) else { return };
+                if !self.engine.hear(&mut self.owned, now, key, (incarnation, word), false) {
+                    let remark = format!("end {from} speaks of incarnation {incarnation}, which cannot be");
+                    self.owned.remarks.push(remark);
+                }
+            }
+            None => self.owned.remarks.push(format!("end {from} sent an unknown message")),
+        }
+    }
+
+    fn is_up(&self, key: usize) -> bool {
+        self.owned.paths[key].state == PathState::Ready && self.engine.ports_up(key)
+    }
+
+    /// Opens a lane on every path that is ready and has none.
+    fn open_lanes(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        for key in 0..self.owned.paths.len() {
+            let OwnedPath { peer, incarnation, opened, lane, .. } = self.owned.paths[key];
+            if lane.is_some() || incarnation <= opened || !self.is_up(key) {
+                continue;
+            }
+            let made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(made) = made.iter().find(|made| (made.key, made.incarnation) == (key, incarnation))
+            else {
+                continue;
+            };
+            let Some(rails) = self.engine.path(key).map(PathMachine::rails) else { continue };
+            let id = LaneId(self.next_lane);
+            self.next_lane += 1;
+            self.lanes.insert(id, Lane::new(key, rails, made.queue.clone(), now));
+            let path = &mut self.owned.paths[key];
+            (path.lane, path.opened) = (Some(id), incarnation);
+            let facts = LaneFacts {
+                peer: PeerId(peer),
+                local: rails.local,
+                remote: rails.remote,
+                depth: LANE_DEPTH,
+                rate: 1,
+            };
+            events.push(Event::Opened(id, facts));
+        }
+    }
+
+    /// What lanes have done, and which of them work no more.
+    fn look_at_lanes(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        let up: Vec<bool> = (0..self.owned.paths.len()).map(|key| self.is_up(key)).collect();
+        for (id, lane) in &mut self.lanes {
+            let sent = lane.poll(&*self.owned.world, now);
+            if sent > 0 {
+                events.push(Event::Sent(*id, sent));
+            }
+            let failed = lane.is_broken() || !up[lane.key] || lane.is_silent(now, self.patience.suspect);
+            if failed && !std::mem::replace(&mut lane.told, true) {
+                events.push(Event::Failed(*id));
+            }
+        }
+    }
+
+    /// Fences that are answered.
+    fn take_answers(&mut self, events: &mut Vec<Event>) {
+        for (key, request, verdict) in std::mem::take(&mut self.owned.answers) {
+            let lane = self.owned.paths[key].lane;
+            let asked = lane.and_then(|id| self.lanes.get(&id)).and_then(|lane| lane.asked);
+            if let Some(id) = lane.filter(|_| asked == Some(request)) {
+                let fence = self.lanes.remove(&id).map(|lane| lane.fence(verdict));
+                events.extend(fence.map(|fence| Event::Closed(id, fence)));
+                self.owned.paths[key].lane = None;
+            }
+        }
+    }
+
+    /// Immediates that have arrived, on whichever queue pair. One that its NIC has destroyed is looked at once more.
+    fn receive(&mut self, events: &mut Vec<Event>) {
+        for (key, queue) in self.made() {
+            let (gone, peer) = (queue.is_gone(), PeerId(self.owned.paths[key].peer));
+            let imm = |imm| events.push(Event::Imm(peer, imm));
+            if let Err(error) = queue.poll_received(&*self.owned.world, imm) {
+                self.owned.remarks.push(format!("a completion of path {key}: {error}"));
+            }
+            if gone {
+                let mut made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
+                made.retain(|made| !Arc::ptr_eq(&made.queue, &queue));
+            }
+        }
+    }
+
+    /// Queue pairs that may have completions. Nothing waits for the list meanwhile: workers add to it.
+    fn made(&self) -> Vec<(usize, Arc<Queue>)> {
+        let made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.iter().map(|made| (made.key, made.queue.clone())).collect()
+    }
+}
+
+impl Domain for RcDomain {
+    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.post(&*self.owned.world, now, pieces);
+        }
+    }
+
+    fn close(&mut self, now: Nanos, lane: LaneId) {
+        let suspect = self.patience.suspect;
+        let Some(lane) = self.lanes.get_mut(&lane).filter(|lane| lane.asked.is_none()) else { return };
+        self.owned.requests += 1;
+        let (key, request, silent) = (lane.key, self.owned.requests, lane.is_silent(now, suspect));
+        lane.asked = Some(request);
+        self.owned.paths[key].asked = request;
+        let ask = |path: &mut PathMachine<Half>, cx: &mut Step<'_, Half>| path.ask(cx, request, silent);
+        self.engine.with(&mut self.owned, now, key, ask);
+    }
+
+    fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {
+        let now = self.step();
+        self.look_at_lanes(now, events);
+        self.receive(events);
+        self.take_answers(events);
+        self.open_lanes(now, events);
+    }
+}

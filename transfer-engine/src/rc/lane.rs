@@ -1,0 +1,111 @@
+//! One incarnation of a path, as transfers use it.
+
+use super::queue::{DEPTH, Queue, Request};
+use crate::domain::{Fence, Piece};
+use shunt_device::platform::host::World;
+use shunt_layout::state::AnswerStatus;
+use shunt_mlx5::nic::qp::MASK_24;
+use shunt_recovery::nanos::Nanos;
+use shunt_recovery::slots::RailPair;
+use shunt_recovery::verdict::Verdict;
+use std::sync::Arc;
+
+/// Probes whose completions were not read yet take room beside pieces.
+const PROBES: u64 = 16;
+/// Most pieces under way on a lane.
+pub(super) const LANE_DEPTH: u32 = (DEPTH - PROBES) as u32;
+
+/// The lane.
+pub(super) struct Lane {
+    pub key: usize,
+    pub rails: RailPair,
+    queue: Arc<Queue>,
+    /// Index of its first piece, in the queue.
+    first: u64,
+    /// Pieces that were posted, and that are known to be executed.
+    posted: u64,
+    executed: u64,
+    /// A request failed: none behind it was executed.
+    broken: bool,
+    /// When the last piece completed, or the first one was posted on an idle lane.
+    progress: Nanos,
+    /// [`Event::Failed`](crate::domain::Event::Failed) was said.
+    pub told: bool,
+    /// The request for its fence, while it is out.
+    pub asked: Option<u64>,
+}
+
+impl Lane {
+    /// On a queue pair that nobody posts on any more.
+    pub fn new(key: usize, rails: RailPair, queue: Arc<Queue>, now: Nanos) -> Self {
+        let first = queue.next();
+        Self {
+            key,
+            rails,
+            queue,
+            first,
+            posted: 0,
+            executed: 0,
+            broken: false,
+            progress: now,
+            told: false,
+            asked: None,
+        }
+    }
+
+    /// Posts pieces. They are lost to the fence if the queue pair works no more.
+    pub fn post(&mut self, world: &dyn World, now: Nanos, pieces: &[Piece]) {
+        let key = |keys: &[u32], rail: u32| keys.get(rail as usize).copied().unwrap_or(0);
+        let request = |piece: &Piece| Request {
+            from: (piece.from, piece.len as u32, key(&piece.from_keys, self.rails.local)),
+            to: (piece.to, key(&piece.to_keys, self.rails.remote)),
+            imm: piece.imm,
+        };
+        let requests: Vec<_> = pieces.iter().map(request).collect();
+        if self.posted == self.executed {
+            self.progress = now;
+        }
+        self.queue.post(world, &requests);
+        self.posted += pieces.len() as u64;
+    }
+
+    /// Pieces executed since the last look.
+    pub fn poll(&mut self, world: &dyn World, now: Nanos) -> u64 {
+        let before = self.executed;
+        while let Some((at, executed)) = self.queue.poll_sent(world) {
+            self.broken |= !executed;
+            if at >= self.first && !self.broken {
+                self.executed += 1;
+            }
+        }
+        if self.executed > before {
+            self.progress = now;
+        }
+        self.executed - before
+    }
+
+    /// True once a request has failed.
+    pub const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// True if pieces are under way and none has completed for so long.
+    pub fn is_silent(&self, now: Nanos, suspect: Nanos) -> bool {
+        self.posted > self.executed && now > self.progress + suspect
+    }
+
+    /// What an answer about its fence says of its pieces.
+    pub fn fence(&self, verdict: Verdict) -> Fence {
+        match verdict.status {
+            AnswerStatus::Truth => {
+                // The count has 24 bits and began with the queue pair; the pieces known to be executed are a lower
+                // bound, and no lane has 2^24 pieces under way.
+                let known = self.first + self.executed;
+                let more = verdict.executed.wrapping_sub(known as u32) & MASK_24;
+                Fence::Executed(self.executed + u64::from(more))
+            }
+            AnswerStatus::FencedNoTruth => Fence::NoTruth,
+            _ => Fence::Unproven,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A domain of RC queue pairs on ConnectX, or on soft NICs: each lane is a path of the recovery engine.
+//!
+//! A lane that fails is fenced at both ends by the engine, whoever noticed first. The count of the receiver's NIC says
+//! which pieces were executed; the engine makes the path again, and it opens as another lane.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `queue` | a queue pair: WRITEs with and without immediates, a receive queue that is topped up |
+//! | `endpoint` | the same, as the recovery engine sees it |
+//! | `owner` | the paths, as their owner knows them |
+//! | `lane` | one incarnation of a path, as transfers use it |
+//! | `address` | where an end is, as it is sent to others |
+//! | `words` | what ends tell each other; pure |
+//! | `rails` | NICs, opened; memory, registered |
+//! | `domain` | [`RcDomain`] |
+
+mod address;
+mod domain;
+mod endpoint;
+mod lane;
+mod owner;
+mod queue;
+mod rails;
+mod words;
+
+pub use address::{address, address_from_bytes, address_to_bytes};
+pub use domain::{Parts, RcDomain};
+pub use rails::{Draw, Patience, open_rails};

@@ -1,0 +1,250 @@
+//! A queue pair of a lane: RC, with a receive queue that immediates consume.
+
+use shunt_device::platform::Platform;
+use shunt_device::platform::host::{Host, World};
+use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, IMMEDIATE_OFFSET, TAIL_OFFSET, Tail};
+use shunt_layout::mlx5::doorbell::{self, RECEIVE_COUNTER_OFFSET, SEND_COUNTER_OFFSET};
+use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, SEGMENT_BYTES, Segment, WQEBB_BYTES};
+use shunt_mlx5::error::NicError;
+use shunt_mlx5::memory::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt_mlx5::nic::cq::{Cq, CqShape};
+use shunt_mlx5::nic::mkey::{Access, Mkey};
+use shunt_mlx5::nic::qp::{Qp, QpShape, ReceiveShape};
+use shunt_mlx5::nic::uar::Uar;
+use shunt_mlx5::nic::umem::{QUEUE_ALIGN, Umem};
+use shunt_mlx5::rail::Rail;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// log2 of both rings.
+const LOG: u32 = 7;
+/// Requests of a ring.
+pub(super) const DEPTH: u64 = 1 << LOG;
+/// The receive queue lies in front of the send queue.
+const SEND_RING_AT: u64 = DEPTH * SEGMENT_BYTES as u64;
+const SEND_CQ_AT: u64 = QUEUE_ALIGN;
+const RECEIVE_CQ_AT: u64 = 2 * QUEUE_ALIGN;
+const RECORDS_AT: u64 = 3 * QUEUE_ALIGN;
+const LINE: u64 = 64;
+/// Every receive names this buffer, and none is written: immediates bring no bytes of their own.
+const BUFFER_AT: u64 = 4 * QUEUE_ALIGN;
+const BUFFER_BYTES: u64 = 4096;
+const TOTAL: u64 = BUFFER_AT + BUFFER_BYTES;
+
+/// One WRITE.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Source, its bytes, its key as NICs read it.
+    pub from: (u64, u32, u32),
+    /// Target, and its key as NICs read it.
+    pub to: (u64, u32),
+    /// What the receiver's completion carries.
+    pub imm: Option<u32>,
+}
+
+/// A number that the thread of the domain changes, which posts and polls, its probes included. Workers, which make and
+/// fence the queue pair, do neither. No lock: a step of the simulator may be another actor's turn.
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The queue pair, its rings and its memory. Fields are dropped in this order.
+pub(super) struct Queue {
+    pub qp: Qp,
+    cqs: [Cq; 2],
+    uar: Uar,
+    _key: Mkey,
+    umem: Umem,
+    base: u64,
+    posted: Counter,
+    completed: Counter,
+    /// Completions of the receive queue that were read: of immediates, and of what was flushed.
+    received: Counter,
+    gone: AtomicBool,
+}
+
+impl Queue {
+    /// Makes one in RST.
+    pub fn make(rail: &Arc<Rail>) -> Result<Self, NicError> {
+        let devx = &rail.devx;
+        let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let umem = Umem::register(devx, &OwnedSpan::alloc(&memory, TOTAL, Placement::Control)?)?;
+        let span = umem.memory().span();
+        let key = Mkey::create(devx, rail.pd(), &umem, BUFFER_AT..TOTAL, Access::Local)?;
+        memory.fill(span.part(SEND_CQ_AT, RECORDS_AT - SEND_CQ_AT), FRESH_BYTE)?;
+        let uar = Uar::map(devx)?;
+        let cq = |entries_offset, line: u64| {
+            let (umem, uar, eqn) = (umem.id(), uar.id(), rail.eqn());
+            let record_offset = RECORDS_AT + line * LINE;
+            Cq::create(devx, &CqShape { umem, entries_offset, record_offset, log_entries: LOG, uar, eqn })
+        };
+        let cqs = [cq(SEND_CQ_AT, 1)?, cq(RECEIVE_CQ_AT, 2)?];
+        let shape = QpShape {
+            pd: rail.pd(),
+            uar: uar.id(),
+            cqn: cqs[0].number(),
+            log_depth: LOG,
+            user_index: 0,
+            umem: umem.id(),
+            queue_offset: 0,
+            record_offset: RECORDS_AT,
+            ts_format: rail.caps.ts_format,
+            ece: false,
+            receive: Some(ReceiveShape { cqn: cqs[1].number(), log_requests: LOG }),
+        };
+        let qp = Qp::create(devx, &shape)?;
+        let buffer = wqe::data(span.address + BUFFER_AT, key.key_be(), BUFFER_BYTES as u32);
+        let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        for slot in 0..DEPTH {
+            memory.write(span.address + slot * SEGMENT_BYTES as u64, &bytes)?;
+        }
+        Ok(Self {
+            qp,
+            cqs,
+            uar,
+            _key: key,
+            umem,
+            base: span.address,
+            posted: Counter::default(),
+            completed: Counter::default(),
+            received: Counter::default(),
+            gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Number of the send queue's completion queue.
+    pub fn cqn(&self) -> u32 {
+        self.cqs[0].number()
+    }
+
+    /// Its NIC has destroyed it: no completion comes any more.
+    pub fn destroyed(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// See [`Queue::destroyed`].
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Posts every receive of one that was made just now.
+    pub fn post_receives(&self, world: &dyn World) {
+        self.top_up(world, 0);
+    }
+
+    fn top_up(&self, world: &dyn World, received: u64) {
+        let at = self.base + RECORDS_AT + RECEIVE_COUNTER_OFFSET as u64;
+        // SAFETY: the record is this object's own, in memory that `umem` keeps.
+        unsafe {
+            Host::new(world).store_doorbell_record(pointer(at), doorbell::send_counter(received + DEPTH))
+        }
+    }
+
+    /// Index of the next request.
+    pub fn next(&self) -> u64 {
+        self.posted.get()
+    }
+
+    /// True if so many more requests fit.
+    pub fn has_room(&self, requests: usize) -> bool {
+        self.posted.get() + requests as u64 - self.completed.get() <= DEPTH
+    }
+
+    /// Posts requests and rings the doorbell once. There is room for them.
+    pub fn post(&self, world: &dyn World, requests: &[Request]) {
+        let mut posted = self.posted.get();
+        let shifted = self.qp.number() << 8;
+        let platform = Host::new(world);
+        for request in requests {
+            let (segments, count) = request.segments(posted, shifted);
+            let ring = self.base + SEND_RING_AT + posted % DEPTH * WQEBB_BYTES as u64;
+            for (i, segment) in segments.into_iter().take(count).enumerate() {
+                // SAFETY: the ring is this object's own, in memory that `umem` keeps; one thread posts, and its caller knows
+                // that the slot is free.
+                unsafe { platform.store_segment(pointer::<u32>(ring).add(4 * i), segment) };
+            }
+            posted += 1;
+        }
+        self.posted.set(posted);
+        let record = self.base + RECORDS_AT + SEND_COUNTER_OFFSET as u64;
+        // SAFETY: record and register are this object's own, and `umem` and `uar` keep them mapped; one thread
+        // posts.
+        unsafe {
+            platform.wqes_before_publish();
+            platform.store_doorbell_record(pointer(record), doorbell::send_counter(posted));
+            platform.record_before_register();
+            platform.store_register(pointer(self.uar.register()), doorbell::register(posted, shifted));
+        }
+    }
+
+    fn entry(&self, cq_at: u64, number: u64) -> u64 {
+        self.base + cq_at + number % DEPTH * CQE_BYTES as u64
+    }
+
+    fn tail(&self, world: &dyn World, cq_at: u64, number: u64) -> Option<Tail> {
+        let entry = self.entry(cq_at, number);
+        // SAFETY: entries lie in this object's own memory, which `umem` keeps.
+        let word = unsafe { Host::new(world).load_cqe(pointer(entry + TAIL_OFFSET as u64)) };
+        let tail = Tail::from_memory(word);
+        tail.belongs_to(number, LOG).then(|| Host::new(world).cqe_before_data()).map(|()| tail)
+    }
+
+    /// Looks once at the oldest request that is not complete: its index, and whether it was executed.
+    pub fn poll_sent(&self, world: &dyn World) -> Option<(u64, bool)> {
+        let at = self.completed.get();
+        let tail = self.tail(world, SEND_CQ_AT, at)?;
+        self.completed.set(at + 1);
+        Some((at, tail.opcode == cqe::opcode::REQ))
+    }
+
+    /// Takes the immediates that have arrived, and posts their receives again. What was flushed is passed over.
+    ///
+    /// # Errors
+    /// A completion cannot be read.
+    pub fn poll_received(&self, world: &dyn World, mut imm: impl FnMut(u32)) -> Result<(), NicError> {
+        let before = self.received.get();
+        let mut received = before;
+        while let Some(tail) = self.tail(world, RECEIVE_CQ_AT, received) {
+            if tail.opcode == cqe::opcode::RESP_WRITE_IMM {
+                let mut bytes = [0; 4];
+                let entry = self.entry(RECEIVE_CQ_AT, received);
+                self.umem.memory().memory().read(entry + IMMEDIATE_OFFSET as u64, &mut bytes)?;
+                imm(u32::from_be_bytes(bytes));
+            }
+            received += 1;
+            self.received.set(received);
+        }
+        if received != before {
+            self.top_up(world, received);
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// A WRITE of nothing.
+    pub const NOTHING: Self = Self { from: (0, 0, 0), to: (0, 0), imm: None };
+
+    /// Its segments, and how many it has.
+    fn segments(self, index: u64, shifted: u32) -> ([Segment; 3], usize) {
+        let Self { from: (from, len, lkey_be), to: (to, rkey_be), imm } = self;
+        let count = if len == 0 { 2 } else { 3 };
+        let opcode = if imm.is_some() { Opcode::RdmaWriteImm } else { Opcode::RdmaWrite };
+        let ctrl = wqe::ctrl(opcode, index as u16, shifted, count as u8, CqeWhen::Always as u8);
+        let ctrl = wqe::with_immediate(ctrl, imm.unwrap_or(0));
+        ([ctrl, wqe::remote(to, rkey_be), wqe::data(from, lkey_be, len)], count)
+    }
+}
+
+fn pointer<T>(address: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
