@@ -20,6 +20,7 @@ Each part prints its own progress and table; the last table says what came of al
   ptx      every scenario on the PTX machine, for each architecture
   doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
+  transfers  20,000 seeds of the transfer engine on a simulated domain, 1,000 on soft NICs (virtual time)
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
   crates   the crate shunt and what it needs, packed as they would be published, and built from that
@@ -51,20 +52,22 @@ fn pauses(args: &[String]) -> Result<()> {
     example("pauses", args)
 }
 
+/// Many seeds of one test of the simulator, which reads their number from a variable.
+fn seeds(test: &str, variable: &str, seeds: &str) -> Result<()> {
+    let mut cargo = sh::cargo();
+    cargo.args(["test", "--quiet", "-p", "shunt-tests", "--test", "suite", test, "--", "--nocapture"]);
+    sh::run(cargo.env(variable, seeds))
+}
+
 fn talks(args: &[String]) -> Result<()> {
-    let mut test = sh::cargo();
-    test.args([
-        "test",
-        "--quiet",
-        "-p",
-        "shunt-tests",
-        "--test",
-        "suite",
-        "second_user::talks",
-        "--",
-        "--nocapture",
-    ]);
-    sh::run(test.env("SHUNT_TALK_SEEDS", &args[0]))
+    seeds("second_user::talks", "SHUNT_TALK_SEEDS", &args[0])
+}
+
+fn transfers(args: &[String]) -> Result<()> {
+    let mut swarm = sh::cargo();
+    swarm.args(["run", "--quiet", "-p", "shunt-transfer-engine", "--example", "swarm", "--", "0", &args[0]]);
+    sh::run(&mut swarm)?;
+    seeds("transfers::transfers_of_many", "SHUNT_TRANSFER_SEEDS", &args[1])
 }
 
 fn torch(_: &[String]) -> Result<()> {
@@ -133,6 +136,11 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         },
         Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
+        Part {
+            name: "transfers",
+            args: of(if short { &["1000", "30"] } else { &["20000", "1000"] }),
+            run: transfers,
+        },
         Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
         Part { name: "aarch64", args: of(&[]), run: aarch64::night },
         Part { name: "crates", args: of(&[]), run: shunt_package_tool::crates_night },

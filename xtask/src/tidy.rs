@@ -30,7 +30,7 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   layout, soft-nic/fault <- bench/figures <- bench, bench/moe      device <- bench/oracle <- bench <- bench/gpu-check
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload, host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli
-  host/{recovery,mlx5,bootstrap} <- transfer-engine <- tests";
+  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/bw, tests";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -167,6 +167,7 @@ const TOP: &[&str] = &[
     "shunt-moe-pressure",
     "shunt-gpu-check",
     "shunt-cli",
+    "shunt-transfer-bw",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.

@@ -287,7 +287,7 @@ impl RcDomain {
             if sent > 0 {
                 events.push(Event::Sent(*id, sent));
             }
-            let failed = lane.is_broken() || !up[lane.key] || lane.is_silent(now, self.patience.suspect);
+            let failed = lane.is_broken() || !up[lane.key] || lane.is_silent(now, &self.patience);
             if failed && !std::mem::replace(&mut lane.told, true) {
                 events.push(Event::Failed(*id));
             }
@@ -337,10 +337,9 @@ impl Domain for RcDomain {
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {
-        let suspect = self.patience.suspect;
         let Some(lane) = self.lanes.get_mut(&lane).filter(|lane| lane.asked.is_none()) else { return };
         self.owned.requests += 1;
-        let (key, request, silent) = (lane.key, self.owned.requests, lane.is_silent(now, suspect));
+        let (key, request, silent) = (lane.key, self.owned.requests, lane.is_silent(now, &self.patience));
         lane.asked = Some(request);
         self.owned.paths[key].asked = request;
         let ask = |path: &mut PathMachine<Half>, cx: &mut Step<'_, Half>| path.ask(cx, request, silent);

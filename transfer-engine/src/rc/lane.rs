@@ -1,6 +1,7 @@
 //! One incarnation of a path, as transfers use it.
 
 use super::queue::{DEPTH, Queue, Request};
+use super::rails::Patience;
 use crate::domain::{Fence, Piece};
 use shunt_device::platform::host::World;
 use shunt_layout::state::AnswerStatus;
@@ -8,6 +9,7 @@ use shunt_mlx5::nic::qp::MASK_24;
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::slots::RailPair;
 use shunt_recovery::verdict::Verdict;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Probes whose completions were not read yet take room beside pieces.
@@ -22,9 +24,11 @@ pub(super) struct Lane {
     queue: Arc<Queue>,
     /// Index of its first piece, in the queue.
     first: u64,
-    /// Pieces that were posted, and that are known to be executed.
-    posted: u64,
+    /// Pieces that are known to be executed.
     executed: u64,
+    /// Bytes of each piece under way, and of all.
+    under_way: VecDeque<u64>,
+    bytes: u64,
     /// A request failed: none behind it was executed.
     broken: bool,
     /// When the last piece completed, or the first one was posted on an idle lane.
@@ -44,8 +48,9 @@ impl Lane {
             rails,
             queue,
             first,
-            posted: 0,
             executed: 0,
+            under_way: VecDeque::new(),
+            bytes: 0,
             broken: false,
             progress: now,
             told: false,
@@ -62,11 +67,12 @@ impl Lane {
             imm: piece.imm,
         };
         let requests: Vec<_> = pieces.iter().map(request).collect();
-        if self.posted == self.executed {
+        if self.under_way.is_empty() {
             self.progress = now;
         }
         self.queue.post(world, &requests);
-        self.posted += pieces.len() as u64;
+        self.under_way.extend(pieces.iter().map(|piece| piece.len));
+        self.bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
     }
 
     /// Pieces executed since the last look.
@@ -76,6 +82,7 @@ impl Lane {
             self.broken |= !executed;
             if at >= self.first && !self.broken {
                 self.executed += 1;
+                self.bytes -= self.under_way.pop_front().unwrap_or(0);
             }
         }
         if self.executed > before {
@@ -89,9 +96,11 @@ impl Lane {
         self.broken
     }
 
-    /// True if pieces are under way and none has completed for so long.
-    pub fn is_silent(&self, now: Nanos, suspect: Nanos) -> bool {
-        self.posted > self.executed && now > self.progress + suspect
+    /// True if pieces are under way and none has completed for longer than all of them take.
+    pub fn is_silent(&self, now: Nanos, patience: &Patience) -> bool {
+        let takes = u128::from(self.bytes) * 1_000_000_000 / u128::from(patience.slowest.max(1));
+        let takes = Nanos::new(u64::try_from(takes).unwrap_or(u64::MAX));
+        !self.under_way.is_empty() && now > self.progress + patience.suspect + takes
     }
 
     /// What an answer about its fence says of its pieces.

@@ -19,8 +19,10 @@ pub type Draw = [u8; DRAW_BYTES];
 /// How patient a domain is.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// A lane with pieces under way and no completion for so long is suspected.
+    /// A lane with pieces under way and no completion for so long is suspected: what they take at the slowest besides.
     pub suspect: Nanos,
+    /// The slowest that a lane carries, bytes a second: long pieces are no silence.
+    pub slowest: u64,
     /// How long a NIC may owe the answer to a command.
     pub nic: Nanos,
     /// What the recovery engine waits for.
@@ -30,7 +32,8 @@ pub struct Patience {
 impl Patience {
     /// On soft NICs, whose threads share few cores with everything else.
     pub const SOFT: Self = Self {
-        suspect: Nanos::millis(40),
+        suspect: Nanos::millis(100),
+        slowest: 50_000_000,
         nic: Nanos::secs(2),
         timing: Timing {
             lifetime: Nanos::millis(20),

@@ -1,0 +1,119 @@
+//! The command line. Whatever cannot be honoured is refused, never ignored.
+
+use clap::{Parser, ValueEnum};
+use shunt::soft_nic::FaultKind;
+use shunt::soft_nic::fault::{Fault, Injection, format_time, parse_time};
+use std::path::PathBuf;
+
+/// How memory is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// One write at a time, split over the rails.
+    Single,
+    /// Pages, one write each, dealt to the rails.
+    Paged,
+}
+
+/// transfer_bw: end 0 writes to end 1 with the transfer engine, on soft NICs, while ports fail, and end 1 checks every
+/// byte and every immediate.
+///
+/// Alone it runs both ends in one process. Under `shunt run -n 2` each end is a process of its own; both get the same
+/// command line.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "transfer_bw", version)]
+#[command(
+    after_help = "Exit status: 0 clean, 1 a promise was broken or a fault hit nothing, 2 bad usage. NICs are \
+                        software; figures are wall time on them."
+)]
+pub struct Options {
+    /// How memory is written
+    #[arg(long, value_enum, default_value = "paged")]
+    pub mode: Mode,
+    /// Bytes of a page, or of a single write: a multiple of 8
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size)]
+    pub size: u64,
+    /// Pages of one transfer, with --mode paged
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub pages: u32,
+    /// How long end 0 begins transfers
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub duration: u64,
+    /// Rails of each end
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub rails: u32,
+    /// What a rail carries
+    #[arg(long, value_name = "GBPS", default_value_t = 1.0)]
+    pub rail_gbps: f64,
+    /// A fault, as in 500ms:0.0:down: when, end and rail, what; repeatable
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Vec<Injection>,
+    /// Writes the verdict to this file, too
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let wanted = || format!("expected a size such as 64K (K, M), got {text:?}");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        _ => return Err(wanted()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wanted)
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    parse_time(text).ok_or_else(|| format!("expected a time such as 3s or 500ms, got {text:?}"))
+}
+
+impl Options {
+    /// Writes and pages of one transfer.
+    pub fn pages(&self) -> u64 {
+        if self.mode == Mode::Paged { self.pages.into() } else { 1 }
+    }
+
+    /// Bytes of one transfer.
+    pub fn transfer_bytes(&self) -> u64 {
+        self.size * self.pages()
+    }
+
+    /// What is wrong with it, if something is.
+    pub fn check(&self) -> Result<(), String> {
+        if self.size == 0 || !self.size.is_multiple_of(8) || self.transfer_bytes() > 32 << 20 {
+            let bytes = self.transfer_bytes();
+            return Err(format!(
+                "--size: expected a multiple of 8, 32M in one transfer at most, got {bytes}"
+            ));
+        }
+        if self.rail_gbps.is_nan() || self.rail_gbps <= 0.0 {
+            return Err(format!("--rail-gbps: expected more than 0, got {}", self.rail_gbps));
+        }
+        for injection in &self.inject {
+            self.kind(injection)?;
+            let Injection { at_ns, pe, rail, .. } = injection;
+            if *pe > 1 || rail.is_none_or(|rail| rail >= self.rails) {
+                let last = self.rails - 1;
+                return Err(format!("--inject {injection}: expected end 0 or 1 and rail 0 to {last}"));
+            }
+            if *at_ns >= self.duration {
+                let duration = format_time(self.duration);
+                return Err(format!("--inject {injection}: expected a time before --duration {duration}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a fault does to a NIC.
+    pub fn kind(&self, injection: &Injection) -> Result<FaultKind, String> {
+        match &injection.fault {
+            Fault::Nic(kind) if !injection.fault.is_sabotage() => Ok(*kind),
+            fault => Err(format!(
+                "--inject {injection}: expected a fault of a NIC such as down, up or drop-acks=10ms, got {}",
+                fault.name()
+            )),
+        }
+    }
+}

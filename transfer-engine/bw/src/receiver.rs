@@ -1,0 +1,148 @@
+//! The receiving end: checks a slot when its immediates were counted, marks it as read, and gives it back a while
+//! later, if nothing has written it since.
+
+use crate::end::{CREDIT, DONE, End, FINISH, MISSING, READY, SLOTS, TURNS_BYTES};
+use crate::options::{Mode, Options};
+use crate::pattern;
+use crate::verdict::Part;
+use anyhow::Result;
+use shunt::host::nanos::Nanos;
+use shunt_transfer_engine::engine::{FLAG_RUNNING, OnDone, Write};
+use shunt_transfer_engine::error::TransferError;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver as Heard, Sender as Tell, channel};
+
+/// How long a slot lies between its reading and its return: what comes late is seen then.
+const REST: Nanos = Nanos::millis(4);
+/// The last slots rest longer: as long as anything can be late.
+const LAST_REST: Nanos = Nanos::millis(200);
+
+/// The receiving side of an end.
+pub struct Receiver<'a> {
+    options: &'a Options,
+    end: &'a mut End,
+    turns: [u64; SLOTS],
+    resting: VecDeque<(Nanos, usize)>,
+    tell: Tell<(usize, Result<(), TransferError>)>,
+    heard: Heard<(usize, Result<(), TransferError>)>,
+    last: Option<Nanos>,
+    part: Part,
+}
+
+impl<'a> Receiver<'a> {
+    /// Of an end that is connected.
+    pub fn new(options: &'a Options, end: &'a mut End) -> Self {
+        let (tell, heard) = channel();
+        let (resting, part) = (VecDeque::new(), Part::default());
+        Self { options, end, turns: [0; SLOTS], resting, tell, heard, last: None, part }
+    }
+
+    /// Receives until the sender has said how often each slot was used, and every use has come.
+    pub fn run(mut self) -> Result<Part> {
+        (0..SLOTS).try_for_each(|slot| self.expect(slot))?;
+        self.say(READY)?;
+        let peer = self.end.peer;
+        while self.end.engine.counter(peer, FINISH) == 0 {
+            self.round()?;
+        }
+        let wanted = self.wanted()?;
+        let until = self.end.now() + MISSING;
+        while self.turns != wanted && self.end.now() < until {
+            self.round()?;
+        }
+        self.part.imm_missing = wanted.iter().zip(&self.turns).map(|(want, got)| want.abs_diff(*got)).sum();
+        let rest = self.end.now() + LAST_REST;
+        while self.end.now() < rest || !self.resting.is_empty() {
+            self.round()?;
+        }
+        self.part.imm_doubled +=
+            (0..SLOTS as u32).map(|slot| self.end.engine.counter(peer, slot)).sum::<u64>();
+        let heard = Arc::new(AtomicU8::new(FLAG_RUNNING));
+        self.say_and(DONE, OnDone::Flag(heard.clone()))?;
+        self.end.until("the end of the last word", |_| Ok(heard.load(Ordering::Acquire) != FLAG_RUNNING))?;
+        Ok(self.part)
+    }
+
+    fn round(&mut self) -> Result<()> {
+        self.end.step();
+        while let Ok((slot, result)) = self.heard.try_recv() {
+            if result.is_ok() {
+                self.check(slot)?;
+            }
+        }
+        let now = self.end.now();
+        while let Some((_, slot)) = self.resting.pop_front_if(|(until, _)| *until <= now) {
+            self.give_back(slot)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        self.end.memory.memory().read(self.end.memory.span().address + at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn wanted(&self) -> Result<[u64; SLOTS]> {
+        let bytes = self.read(self.options.transfer_bytes() * SLOTS as u64, TURNS_BYTES)?;
+        let mut wanted = [0; SLOTS];
+        for (wanted, chunk) in wanted.iter_mut().zip(bytes.as_chunks().0) {
+            *wanted = u64::from_le_bytes(*chunk);
+        }
+        Ok(wanted)
+    }
+
+    fn check(&mut self, slot: usize) -> Result<()> {
+        let (bytes, size) = (self.options.transfer_bytes(), self.options.size);
+        let at = slot as u64 * bytes;
+        let content = self.read(at, bytes)?;
+        self.part.pages += self.options.pages();
+        self.part.pages_wrong += pattern::wrong(slot, self.turns[slot], &content, size);
+        self.turns[slot] += 1;
+        let span = self.end.memory.span().part(at, bytes);
+        self.end.memory.memory().fill(span, pattern::READ)?;
+        let now = self.end.now();
+        if let Some(last) = self.last.replace(now) {
+            self.part.max_gap_ns = self.part.max_gap_ns.max((now - last).get());
+        }
+        self.resting.push_back((now + REST, slot));
+        Ok(())
+    }
+
+    fn give_back(&mut self, slot: usize) -> Result<()> {
+        let bytes = self.options.transfer_bytes();
+        let content = self.read(slot as u64 * bytes, bytes)?;
+        self.part.late_writes += u64::from(content.iter().any(|byte| *byte != pattern::READ));
+        let peer = self.end.peer;
+        self.part.imm_doubled += self.end.engine.counter(peer, slot as u32);
+        self.expect(slot)?;
+        self.say(CREDIT + slot as u32)
+    }
+
+    fn expect(&mut self, slot: usize) -> Result<()> {
+        let pages = self.options.pages();
+        let count = match self.options.mode {
+            Mode::Paged => pages,
+            Mode::Single => self.end.engine.policy().writes_of(self.options.size).into(),
+        };
+        let tell = self.tell.clone();
+        let call = Box::new(move |result| _ = tell.send((slot, result)));
+        self.end.engine.expect((self.end.peer, slot as u32), count, Nanos::MAX, call)?;
+        Ok(())
+    }
+
+    /// A bare immediate to the sender.
+    fn say(&mut self, imm: u32) -> Result<()> {
+        self.say_and(imm, OnDone::None)
+    }
+
+    fn say_and(&mut self, imm: u32, done: OnDone) -> Result<()> {
+        let (peer, now) = (self.end.peer, self.end.now());
+        let (from, to) = ((&self.end.region, 0), (&self.end.target, 0));
+        let write = Write { peer, len: 0, imm: Some(imm), from, to };
+        self.end.engine.submit_write(now, &write, done)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! What came of a run, at one end and at both.
+
+use crate::options::{Mode, Options};
+use serde::{Deserialize, Serialize};
+
+/// A fault that was injected.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Struck {
+    /// As it was typed.
+    pub fault: String,
+    /// How often it struck.
+    pub hits: u64,
+}
+
+/// What one end saw.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// Transfers that were written, and that ended otherwise.
+    pub transfers: u64,
+    /// See [`Part::transfers`].
+    pub transfers_failed: u64,
+    /// Why the first of them failed.
+    pub failure: String,
+    /// From the first transfer to the end of the last, nanoseconds.
+    pub took_ns: u64,
+    /// Pages that were checked, and that held other bytes than were sent.
+    pub pages: u64,
+    /// See [`Part::pages`].
+    pub pages_wrong: u64,
+    /// Immediates that came once too often.
+    pub imm_doubled: u64,
+    /// Transfers whose immediates did not all come.
+    pub imm_missing: u64,
+    /// Slots that were written after they were read and before they were given back.
+    pub late_writes: u64,
+    /// Longest time between two transfers that arrived, nanoseconds.
+    pub max_gap_ns: u64,
+    /// Lanes that were left because of a fault, and opened again.
+    pub failovers: u64,
+    /// See [`Part::failovers`].
+    pub returns: u64,
+    /// Pieces that were sent again on another lane.
+    pub pieces_again: u64,
+    /// Faults at NICs of this end.
+    pub faults: Vec<Struck>,
+}
+
+/// What came of it all.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// `clean`, `broken` or `not exercised`.
+    pub verdict: &'static str,
+    /// What figures are.
+    pub clock: &'static str,
+    /// `single` or `paged`.
+    pub mode: &'static str,
+    /// Bytes of a page or write.
+    pub size: u64,
+    /// Rails of each end.
+    pub rails: u32,
+    /// Bytes written a second, in GB, from the first transfer to the end of the last.
+    pub gb_s: f64,
+    /// What the ends saw: the sender's figures of sending, the receiver's of receiving, and faults of both.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+impl Verdict {
+    /// Judges what both ends saw.
+    pub fn of(options: &Options, sender: &Part, receiver: &Part) -> Self {
+        let faults: Vec<_> = sender.faults.iter().chain(&receiver.faults).cloned().collect();
+        let part = Part {
+            pages: receiver.pages,
+            pages_wrong: receiver.pages_wrong,
+            imm_doubled: receiver.imm_doubled,
+            imm_missing: receiver.imm_missing,
+            late_writes: receiver.late_writes,
+            max_gap_ns: receiver.max_gap_ns,
+            faults,
+            ..sender.clone()
+        };
+        let broken = part.pages_wrong + part.imm_doubled + part.imm_missing + part.late_writes;
+        let missed = part.faults.iter().any(|struck| struck.hits == 0);
+        // A run that moved nothing shows nothing.
+        let idle = part.transfers == 0 || part.pages != part.transfers * options.pages();
+        let verdict = match () {
+            () if broken + part.transfers_failed > 0 || idle => "broken",
+            () if missed => "not exercised",
+            () => "clean",
+        };
+        let bytes = part.transfers * options.transfer_bytes();
+        Self {
+            verdict,
+            clock: "soft NIC, wall time",
+            mode: if options.mode == Mode::Paged { "paged" } else { "single" },
+            size: options.size,
+            rails: options.rails,
+            gb_s: bytes as f64 / part.took_ns.max(1) as f64,
+            part,
+        }
+    }
+
+    /// 0 if nothing is wrong, else 1.
+    pub fn exit_status(&self) -> u8 {
+        u8::from(self.verdict != "clean")
+    }
+}

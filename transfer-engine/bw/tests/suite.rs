@@ -1,0 +1,68 @@
+//! The program, run as its users run it: both ends in one process, and one a process.
+
+use std::process::{Command, Output};
+
+fn transfer_bw(arguments: &[&str]) -> Output {
+    let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+        .args(arguments)
+        .env_remove("SHUNT_RANK")
+        .env_remove("SHUNT_WORLD")
+        .output();
+    program.expect("the program starts")
+}
+
+fn number(verdict: &serde_json::Value, field: &str) -> u64 {
+    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
+}
+
+fn clean(arguments: &[&str]) -> serde_json::Value {
+    let output = transfer_bw(arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}{said}");
+    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    for field in ["pages_wrong", "imm_doubled", "imm_missing", "late_writes", "transfers_failed"] {
+        assert_eq!(number(&verdict, field), 0, "{field} in {text}");
+    }
+    assert!(number(&verdict, "transfers") > 0, "{text}");
+    verdict
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
+    let faults = ["--inject", "300ms:0.0:down", "--inject", "700ms:0.0:up"];
+    for mode in ["paged", "single"] {
+        let arguments = [&["--mode", mode, "--duration", "2s", "--size", "64K"][..], &faults[..]].concat();
+        let verdict = clean(&arguments);
+        assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
+    }
+}
+
+#[test]
+fn a_fault_that_hits_nothing_is_no_success() {
+    let output = transfer_bw(&["--duration", "300ms", "--inject", "1ms:0.1:gid-change"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    let hits = number(&verdict["faults"][0], "hits");
+    let expected = if hits == 0 { (Some(1), "not exercised") } else { (Some(0), "clean") };
+    assert_eq!((output.status.code(), verdict["verdict"].as_str()), (expected.0, Some(expected.1)), "{text}");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused() {
+    for arguments in [
+        &["--size", "7"][..],
+        &["--size", "x"],
+        &["--rail-gbps", "0"],
+        &["--inject", "1ms:2.0:down"],
+        &["--inject", "1ms:0.9:down"],
+        &["--inject", "9s:0.0:down"],
+        &["--inject", "1ms:0:peer-killed"],
+        &["--mode", "other"],
+    ] {
+        let output = transfer_bw(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(arguments[0]), "{arguments:?}: {said}");
+    }
+}
