@@ -69,7 +69,7 @@ fn memory_of_what_was_cancelled_is_free_when_that_is_proven_and_not_before() {
         assert!(report.sum(|told| told.cancelled) > 0, "{report:?}");
         late += cancelled(true, seed).wrong().iter().filter(|text| text.contains("written after")).count();
     }
-    assert!(late > 0, "the judge sees what lands late where nobody waits for the proof");
+    assert!(late > 0, "the judge sees what lands late where the proof is not waited for");
 }
 
 /// `SHUNT_TRANSFER_SEEDS` of them from `SHUNT_TRANSFER_FIRST` on; a few where nobody says how many.

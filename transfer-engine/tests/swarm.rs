@@ -1,4 +1,5 @@
-//! Random transfers through random faults in virtual time, a small set of seeds. `examples/swarm.rs` runs many.
+//! Random transfers through random faults in virtual time, a small set of seeds. `examples/transfer_swarm.rs` runs
+//! many.
 
 use shunt_transfer_engine::sim::oracle::{Report, run};
 

@@ -16,8 +16,8 @@ pub const HELP: &str = "test [--only STAGE]... [--list] [--table [--bless]]
 Builds once, then runs unit, property and golden tests, the simulator's scenarios and regressions, seeds of the swarm,
 the explorer with small bounds, and one named break of each invariant and rule. The library has its named breaks in it
 and none chosen; `cargo xtask ci` runs it without them. Installs nothing; what this machine lacks is counted as skipped.
-`cargo xtask ci` also runs the tests of the programs (bench, cli, tests/conformance) and those that take long, which
-xtask/later.txt lists.
+`cargo xtask ci` also runs the tests of the programs (bench, cli, tests/conformance, transfer-engine/bw) and those that
+take long, which xtask/later.txt lists.
 
   --only STAGE  only this one; may be repeated
   --list        the stages
@@ -48,12 +48,24 @@ const PACKAGES: &[&str] = &[
     "shunt-conformance",
     "--exclude",
     "shunt-python",
+    "--exclude",
+    "shunt-transfer-bw",
     "--features",
     "shunt-tests/mutants",
 ];
 /// Those whose tests `cargo xtask ci` runs. The tests of shunt-python are Python's.
-const LATER: &[&str] =
-    &["-p", "shunt-bench", "-p", "shunt-moe-pressure", "-p", "shunt-cli", "-p", "shunt-conformance"];
+const LATER: &[&str] = &[
+    "-p",
+    "shunt-bench",
+    "-p",
+    "shunt-moe-pressure",
+    "-p",
+    "shunt-cli",
+    "-p",
+    "shunt-conformance",
+    "-p",
+    "shunt-transfer-bw",
+];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
 /// The programs of the other stages.

@@ -5,85 +5,24 @@
 //! its transfer was cancelled and has quiesced. What lands later is found at the end.
 
 mod process;
+mod spec;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use shunt_device::platform::host::World;
-use shunt_host::agent::links::PeerAddress;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_soft_nic::fault::FaultKind;
 use shunt_soft_nic::{Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
-use shunt_transfer_engine::transfer::Counts;
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
-use crate::rng::Rng;
 use crate::sim::{ActorOptions, PeWorld, Sim, SimConfig, Task};
 use process::Process;
-
-/// Processes of a run.
-const PROCESSES: u32 = 2;
+use spec::{Board, PROCESSES};
+pub use spec::{Told, TransferSpec};
 
 /// What a rail carries: so little that pieces wait in it when a fault comes.
 const RAIL_GBPS: f64 = 2.0;
-
-/// What a run is.
-#[derive(Clone, Debug)]
-pub struct TransferSpec {
-    /// Seed of the simulator.
-    pub seed: u64,
-    /// Rails of each process.
-    pub rails: u32,
-    /// Transfers each way.
-    pub transfers: usize,
-    /// One transfer in so many is cancelled; 0: none.
-    pub cancels: usize,
-    /// Faults: how long after the first transfer, at which process and rail, and which.
-    pub faults: Vec<(u64, RailAt, FaultKind)>,
-    /// A break of the judge: it takes memory back when it asks for the cancel, and not when that is proven.
-    pub hasty: bool,
-}
-
-impl TransferSpec {
-    /// Faults as the seed has them.
-    pub fn random(seed: u64) -> Self {
-        let mut rng = Rng::new(seed ^ 0x7a4f);
-        let rails = rng.between(2, 3) as u32;
-        let mut at = 0;
-        let mut fault = |rng: &mut Rng| {
-            at += 50_000 + rng.below(900_000);
-            let place =
-                RailAt { pe: rng.below(PROCESSES.into()) as u32, rail: rng.below(rails.into()) as u32 };
-            let for_ns = Some(500_000 + rng.below(8_000_000));
-            let kind = match rng.below(4) {
-                0 => FaultKind::DropAcks { for_ns },
-                1 => FaultKind::BlackholeTx { for_ns },
-                _ => FaultKind::Down { for_ns },
-            };
-            (at, place, kind)
-        };
-        let count = 1 + rng.below(4);
-        let faults = (0..count).map(|_| fault(&mut rng)).collect();
-        Self { seed, rails, transfers: 60, cancels: 6, faults, hasty: false }
-    }
-}
-
-/// What a process has to say in the end.
-#[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// Promises that were broken.
-    pub wrong: Vec<String>,
-    /// What became of lanes and pieces.
-    pub lanes: Counts,
-    /// Transfers that were written whole.
-    pub written: u64,
-    /// Transfers that were cancelled before that, with a proof.
-    pub cancelled: u64,
-    /// Transfers that ended otherwise.
-    pub other: Vec<String>,
-}
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -108,24 +47,6 @@ impl TransferReport {
     }
 }
 
-/// What processes find each other by.
-#[derive(Clone)]
-struct Introduction {
-    address: PeerAddress,
-    /// Its region as it is sent to others, and where it begins: all processes are in one address space.
-    region: Vec<u8>,
-    base: u64,
-}
-
-/// What processes know of each other.
-struct Board {
-    introductions: RefCell<Vec<Option<Introduction>>>,
-    /// By process: all its transfers have ended, and all it expected has come.
-    done: RefCell<Vec<bool>>,
-    /// By process: how many pieces of each of its transfers were written, once it has ended.
-    written: RefCell<Vec<Vec<Option<u64>>>>,
-}
-
 /// Runs it: returns once every transfer has ended, every expectation too, and every lane is open again.
 pub fn run(spec: &TransferSpec) -> TransferReport {
     let mut config = SimConfig::new(spec.seed);
@@ -142,11 +63,7 @@ pub fn run(spec: &TransferSpec) -> TransferReport {
     let (fabric, bells) = (SharedFabric::new(fabric), Arc::new(Bells::default()));
     sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));
     let oob = OobNet::new(PROCESSES, LATENCY_NS, sim.world());
-    let board = Rc::new(Board {
-        introductions: RefCell::new(vec![None; PROCESSES as usize]),
-        done: RefCell::new(vec![false; PROCESSES as usize]),
-        written: RefCell::new(vec![vec![None; spec.transfers]; PROCESSES as usize]),
-    });
+    let board = Rc::new(Board::new(spec.transfers));
     let tasks: Vec<Task<Told>> = (0..PROCESSES)
         .map(|me| {
             let (bells, rails) = (bells.clone(), spec.rails);

@@ -18,7 +18,7 @@ use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Cancel, Ended};
 
-use super::{Board, Introduction, PROCESSES, Told, TransferSpec};
+use super::spec::{Board, Introduction, PROCESSES, Told, TransferSpec};
 use crate::oracle::{load, store};
 use crate::sim::{SimCrew, SimWorld};
 

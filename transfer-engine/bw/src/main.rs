@@ -5,6 +5,7 @@ mod options;
 mod pattern;
 mod place;
 mod receiver;
+mod run;
 mod sender;
 mod verdict;
 
@@ -34,7 +35,7 @@ fn run(options: &Options) -> Result<u8> {
     let Place { nics, members, net } = Place::take(options)?;
     let ends = members.into_iter().map(|member| {
         let (options, nics) = (options.clone(), nics.clone());
-        (member.pe, std::thread::spawn(move || end::run(&options, member, &nics)))
+        (member.pe, std::thread::spawn(move || run::run(&options, member, &nics)))
     });
     let ends: Vec<_> = ends.collect();
     let (mut all, mut failed) = (Vec::<Vec<Part>>::new(), Vec::new());

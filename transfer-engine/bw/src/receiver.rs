@@ -1,7 +1,7 @@
 //! The receiving end: checks a slot when its immediates were counted, marks it as read, and gives it back a while
 //! later, if nothing has written it since.
 
-use crate::end::{CREDIT, DONE, End, FINISH, MISSING, READY, SLOTS, TURNS_BYTES};
+use crate::end::{CREDIT, DONE, End, FINISH, MISSING, READY, SLOTS, SPOILT, TURNS_BYTES};
 use crate::options::{Mode, Options};
 use crate::pattern;
 use crate::verdict::Part;
@@ -47,7 +47,8 @@ impl<'a> Receiver<'a> {
         while self.end.engine.counter(peer, FINISH) == 0 {
             self.round()?;
         }
-        let wanted = self.wanted()?;
+        let words = self.words()?;
+        let (wanted, spoilt) = (words.map(|word| word & !SPOILT), words.map(|word| word & SPOILT != 0));
         let until = self.end.now() + MISSING;
         while self.turns != wanted && self.end.now() < until {
             self.round()?;
@@ -57,8 +58,8 @@ impl<'a> Receiver<'a> {
         while self.end.now() < rest || !self.resting.is_empty() {
             self.round()?;
         }
-        self.part.imm_doubled +=
-            (0..SLOTS as u32).map(|slot| self.end.engine.counter(peer, slot)).sum::<u64>();
+        let whole = (0..SLOTS as u32).zip(&spoilt).filter(|(_, spoilt)| !**spoilt);
+        self.part.imm_doubled += whole.map(|(slot, _)| self.end.engine.counter(peer, slot)).sum::<u64>();
         let heard = Arc::new(AtomicU8::new(FLAG_RUNNING));
         self.say_and(DONE, OnDone::Flag(heard.clone()))?;
         self.end.until("the end of the last word", |_| Ok(heard.load(Ordering::Acquire) != FLAG_RUNNING))?;
@@ -85,13 +86,14 @@ impl<'a> Receiver<'a> {
         Ok(bytes)
     }
 
-    fn wanted(&self) -> Result<[u64; SLOTS]> {
+    /// See [`SPOILT`].
+    fn words(&self) -> Result<[u64; SLOTS]> {
         let bytes = self.read(self.options.transfer_bytes() * SLOTS as u64, TURNS_BYTES)?;
-        let mut wanted = [0; SLOTS];
-        for (wanted, chunk) in wanted.iter_mut().zip(bytes.as_chunks().0) {
-            *wanted = u64::from_le_bytes(*chunk);
+        let mut words = [0; SLOTS];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*chunk);
         }
-        Ok(wanted)
+        Ok(words)
     }
 
     fn check(&mut self, slot: usize) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The sending end: fills a slot, writes it, and waits until the receiver gives it back.
 
-use crate::end::{CREDIT, DONE, End, FINISH, READY, SLOTS};
+use crate::end::{CREDIT, DONE, End, FINISH, READY, SLOTS, SPOILT};
 use crate::options::{Mode, Options};
 use crate::pattern;
 use crate::verdict::Part;
@@ -18,6 +18,7 @@ struct Slot {
     /// Its transfer has not ended; its credit has not come.
     writing: bool,
     lent: bool,
+    spoilt: bool,
 }
 
 /// What callbacks say.
@@ -82,7 +83,7 @@ impl<'a> Sender<'a> {
             let content = pattern::bytes(slot, turn, page, size);
             self.end.memory.memory().write(span.address + at + page * size, &content)?;
         }
-        self.slots[slot] = Slot { turns: turn + 1, writing: true, lent: true };
+        self.slots[slot] = Slot { turns: turn + 1, writing: true, lent: true, spoilt: false };
         let (now, peer) = (self.end.now(), self.end.peer);
         let tell = self.tell.clone();
         let credit = Box::new(move |_| _ = tell.send(Heard::Credit(slot)));
@@ -116,6 +117,7 @@ impl<'a> Sender<'a> {
                     };
                     // The receiver waits for none that failed. Its slot stays lent: no credit comes for it.
                     self.slots[slot].turns -= 1;
+                    self.slots[slot].spoilt = true;
                     if self.part.transfers_failed == 0 {
                         self.part.failure = error.to_string();
                     }
@@ -128,7 +130,8 @@ impl<'a> Sender<'a> {
     /// Writes how often each slot was used behind the receiver's slots.
     fn finish(&mut self) -> Result<()> {
         let at = self.options.transfer_bytes() * SLOTS as u64;
-        let turns: Vec<u8> = self.slots.iter().flat_map(|slot| slot.turns.to_le_bytes()).collect();
+        let word = |slot: &Slot| slot.turns | if slot.spoilt { SPOILT } else { 0 };
+        let turns: Vec<u8> = self.slots.iter().flat_map(|slot| word(slot).to_le_bytes()).collect();
         let span = self.end.memory.span();
         self.end.memory.memory().write(span.address + at, &turns)?;
         let (peer, imm, len) = (self.end.peer, Some(FINISH), turns.len() as u64);

@@ -168,8 +168,8 @@ impl Queue {
             let (segments, count) = request.segments(posted, shifted);
             let ring = self.base + SEND_RING_AT + posted % DEPTH * WQEBB_BYTES as u64;
             for (i, segment) in segments.into_iter().take(count).enumerate() {
-                // SAFETY: the ring is this object's own, in memory that `umem` keeps; one thread posts, and its caller knows
-                // that the slot is free.
+                // SAFETY: the ring is this object's own, in memory that `umem` keeps; one thread posts, and its caller
+                // knows that the slot is free.
                 unsafe { platform.store_segment(pointer::<u32>(ring).add(4 * i), segment) };
             }
             posted += 1;

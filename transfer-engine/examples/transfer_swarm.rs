@@ -1,11 +1,12 @@
-//! Many seeds of transfers through faults in virtual time: `swarm [FIRST] [SEEDS]`. Exit status 1 if one fails.
+//! Many seeds of transfers through faults in virtual time: `transfer_swarm [FIRST] [SEEDS]`. Exit status 1 if one
+//! fails.
 
 use shunt_transfer_engine::sim::oracle::run;
 
 fn main() {
     let number = |at: usize, usual: u64| match std::env::args().nth(at) {
         Some(text) => text.parse().unwrap_or_else(|_| {
-            eprintln!("swarm [FIRST] [SEEDS]: expected a number, got {text}");
+            eprintln!("transfer_swarm [FIRST] [SEEDS]: expected a number, got {text}");
             std::process::exit(2)
         }),
         None => usual,
