@@ -1,6 +1,6 @@
-//! How many instructions a request costs in this library: `cost (with | without) N` posts N WRITEs one by one and polls
-//! their completions, with a provider that does nothing, through this library or past it. Two runs under callgrind, with
-//! N and with 2 N, and their difference by N, say what one costs:
+//! How many instructions a request costs in this library: `cost (with | without) N` posts N WRITEs one by one and
+//! polls their completions, with a provider that does nothing, through this library or past it. Two runs under
+//! callgrind, with N and with 2 N, and their difference by N, say what one costs:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/cost with 1000

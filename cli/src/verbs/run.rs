@@ -12,9 +12,8 @@ use std::process::Command;
 
 /// Run a program whose reliable connections outlive a NIC.
 ///
-/// The program is this process from then on. Both ends of a connection must run like this, on one machine or,
-/// with SHUNT_VERBS_STORE, on two. What is
-/// protected, and what is not and why, is told by `shunt verbs status`.
+/// The program is this process from then on. Both ends of a connection must run like this, on one machine or, with
+/// SHUNT_VERBS_STORE, on two. What is protected, and what is not and why, is told by `shunt verbs status`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
