@@ -3,6 +3,7 @@
 
 use crate::netns::{self, Net, ROUTED};
 use anyhow::{Context, Result, anyhow, bail};
+use shunt_soft_rdma_tool::{told, wait};
 use shunt_task::sh;
 use shunt_task::stages::Count;
 use std::fs::File;
@@ -133,18 +134,8 @@ fn run_cases(built: &std::path::Path) -> Result<Count> {
         let start = Instant::now();
         hosts.net.wait_for_links()?;
         let wrong = hosts.run(case)?;
-        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
-        println!("  {:36} {word:7} {:6.2} s", case.name, start.elapsed().as_secs_f64());
-        for line in &wrong {
-            println!("    {line}");
-        }
-        if !wrong.is_empty() {
-            for side in ["store", "server", "client"] {
-                let text = std::fs::read_to_string(hosts.file(case, side)).unwrap_or_default();
-                println!("    -- {side}\n{}", sh::last_lines(&text, 30));
-            }
-        }
-        count += if wrong.is_empty() { Count::ONE } else { Count::of(0, 1) };
+        let outputs = ["store", "server", "client"].map(|side| (side, hosts.file(case, side)));
+        count += told(case.name, start.elapsed(), &wrong, &outputs);
     }
     Ok(count)
 }
@@ -236,12 +227,12 @@ impl Hosts {
         let mut wrong = Vec::new();
         let until = Instant::now() + HANG;
         let ended = wait(&mut client.0, until)?;
-        if (ended == Some(0)) != case.well {
+        if ended.is_some_and(|status| status.success()) != case.well {
             wrong.push(format!("the client ended with {ended:?}"));
         }
         let until = if case.well { until } else { Instant::now() + Duration::from_secs(5) };
         let ended = wait(&mut server.0, until)?;
-        if case.well && ended != Some(0) {
+        if case.well && !ended.is_some_and(|status| status.success()) {
             wrong.push(format!("the server ended with {ended:?}"));
         }
         for host in 0..2 {
@@ -253,20 +244,5 @@ impl Hosts {
             }
         }
         Ok(wrong)
-    }
-}
-
-/// The exit status, or none for a program that had to be killed.
-fn wait(child: &mut Child, until: Instant) -> Result<Option<i32>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code());
-        }
-        if Instant::now() > until {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

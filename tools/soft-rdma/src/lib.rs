@@ -8,7 +8,8 @@ mod verbs;
 
 use shunt_task::Task;
 
-pub use run::{listens_at, stage};
+pub use case::told;
+pub use run::{listens_at, stage, wait};
 pub use verbs::stage as verbs_stage;
 
 /// The tasks.

@@ -220,7 +220,7 @@ fn has_listener(table: &str, port: u16) -> bool {
 }
 
 /// The exit status, or `None` for a program that had to be killed.
-pub(crate) fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
+pub fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
