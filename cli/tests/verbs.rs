@@ -54,3 +54,22 @@ fn status_without_any_program_says_so() {
     assert_eq!(text(&output.stdout).trim(), "[]");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_store_without_a_secret_or_an_address_of_its_own_is_refused() {
+    let serve = |environment: &[(&str, &str)]| {
+        // An address for documentation, which is no machine's.
+        let output = shunt(&["store", "serve", "--listen", "192.0.2.1:7700"], environment);
+        (output.status.code(), text(&output.stderr).to_string())
+    };
+    let (status, words) = serve(&[]);
+    assert!(
+        status == Some(2) && words.contains("set SHUNT_SECRET or SHUNT_SECRET_FILE"),
+        "{status:?}: {words}"
+    );
+    let (status, words) = serve(&[("SHUNT_SECRET", "not a secret, for tests")]);
+    let told = words.contains("192.0.2.1:7700: expected an address of this machine that is free");
+    assert!(status == Some(2) && told, "{status:?}: {words}");
+    let (status, words) = run("/bin/true", &[("SHUNT_VERBS_STORE", "ftp://x")]);
+    assert!(status == Some(2) && words.contains("expected unix: or tcp://HOST:PORT"), "{status:?}: {words}");
+}
