@@ -98,9 +98,8 @@ impl Lane {
 
     /// True if pieces are under way and none has completed for longer than all of them take.
     pub fn is_silent(&self, now: Nanos, patience: &Patience) -> bool {
-        let takes = u128::from(self.bytes) * 1_000_000_000 / u128::from(patience.slowest.max(1));
-        let takes = Nanos::new(u64::try_from(takes).unwrap_or(u64::MAX));
-        !self.under_way.is_empty() && now > self.progress + patience.suspect + takes
+        !self.under_way.is_empty()
+            && now > self.progress + patience.suspect + takes(self.bytes, patience.slowest)
     }
 
     /// What an answer about its fence says of its pieces.
@@ -116,5 +115,22 @@ impl Lane {
             AnswerStatus::FencedNoTruth => Fence::NoTruth,
             _ => Fence::Unproven,
         }
+    }
+}
+
+/// How long so many bytes take at so many a second.
+fn takes(bytes: u64, rate: u64) -> Nanos {
+    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+    Nanos::new(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_pieces_are_given_the_time_that_they_take() {
+        assert_eq!((takes(50_000_000, 50_000_000), takes(0, 0)), (Nanos::secs(1), Nanos::ZERO));
+        assert_eq!(takes(u64::MAX, 0), Nanos::MAX);
     }
 }
