@@ -62,8 +62,10 @@ pub struct RcDomain {
     patience: Patience,
     arrived: VecDeque<Arrival>,
     ports_asked: Nanos,
-    /// Dropped after the engine.
+    /// Dropped after the engine, whose workers may be fencing what uses them.
     keys: Vec<RailKey>,
+    /// Dropped last: queue pairs and keys stand in their protection domains.
+    _rails: Vec<Arc<Rail>>,
 }
 
 impl RcDomain {
@@ -114,6 +116,7 @@ impl RcDomain {
             arrived: VecDeque::new(),
             ports_asked: now,
             keys: Vec::new(),
+            _rails: rails,
         };
         (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer));
         domain
