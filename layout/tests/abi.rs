@@ -154,7 +154,7 @@ fn structures(mut out: &mut Vec<String>) {
         cause, reserved, pad,
     });
     structure!(out, Mailbox {
-        request, request_slot, request_incarnation, request_any_path, reserved0, in_hand_seen, pad0, answer,
+        request, request_slot, request_incarnation, reserved1, reserved0, in_hand_seen, pad0, answer,
         answer_status, answer_executed, answer_slot, answer_incarnation, in_hand, pad1,
     });
     structure!(out, PathIdentity {

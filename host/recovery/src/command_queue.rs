@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_desk_is_empty() {
+    fn a_closed_queue_is_empty() {
         let queue = queue(&[(Urgency::Peer, 1)]);
         queue.close();
         assert_eq!((queue.waiting(), order(&queue)), (0, vec![]));

@@ -35,8 +35,8 @@ pub struct Mailbox {
     pub request_slot: u32,
     /// Its incarnation.
     pub request_incarnation: u32,
-    /// 1: no path is usable, the agent should revive what it can.
-    pub request_any_path: u32,
+    /// Unused, zero.
+    pub reserved1: u32,
     /// Unused, zero.
     pub reserved0: u32,
     /// What the switcher last saw of `in_hand`.

@@ -109,7 +109,7 @@ pub struct Mirror {
     pub word: u64,
     /// [`super::Channel::bound`] is not 0. Set once.
     pub bound: u64,
-    /// Tickets handed out, as a waiter saw it now and then. For counts only.
+    /// Tickets published, as a waiter saw it now and then. For counts only.
     pub posted: u64,
     /// When the switch under way was noticed.
     pub noticed_ns: u64,
