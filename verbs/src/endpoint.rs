@@ -153,7 +153,7 @@ impl Endpoint for Own {
         self.to_error()
     }
 
-    fn bury(&self) -> Result<Option<u32>, NicError> {
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
         self.to_error()?;
         // SAFETY: alive while `with` holds it.
         let truth = self.with(|_, qp| unsafe { query(&self.rail.name, qp) })?;
@@ -337,7 +337,7 @@ impl Endpoint for StandIn {
         Ok(())
     }
 
-    fn bury(&self) -> Result<Option<u32>, NicError> {
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
         // SAFETY: alive while `with` holds it.
         let truth = self.with(|qp| unsafe { query(&self.rail.name, qp) })?;
         self.destroy()?;

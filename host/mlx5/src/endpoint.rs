@@ -96,7 +96,7 @@ impl HalfPath {
 
     /// The same for a half that nobody fenced, with the PSN that its requester would have sent next, if the NIC still
     /// knew it.
-    pub fn bury(&self) -> Result<Option<u32>, NicError> {
+    pub fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
         let truth = self.queue.qp.query_if_there(self.queue.cq.number())?;
         self.destroy()?;
         Ok(truth.map(|truth| truth.next_send_psn))

@@ -52,7 +52,7 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Errors
     /// As its NIC answers.
-    fn bury(&self) -> Result<Option<u32>, NicError>;
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError>;
 
     /// Posts probes on it.
     ///

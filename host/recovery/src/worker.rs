@@ -106,7 +106,9 @@ impl Worker {
             }
             Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.guarded(|| self.rail.open_datagrams(qkey)))),
             Job::AskPort => Some(Outcome::Port(self.guarded(|| self.rail.port_up()).unwrap_or(false))),
-            Job::Destroy(half) => Some(Outcome::Destroyed(self.guarded(|| half.bury()).or(Err(half)))),
+            Job::Destroy(half) => {
+                Some(Outcome::Destroyed(self.guarded(|| half.query_and_destroy()).or(Err(half))))
+            }
             Job::Work(work) => Some(Outcome::Worked(self.guarded(|| work.run(&self.rail)))),
             Job::Fence(_) | Job::Count(_) => None,
         }

@@ -65,8 +65,8 @@ impl Endpoint for ChannelEndpoint {
         self.half.destroy()
     }
 
-    fn bury(&self) -> Result<Option<u32>, NicError> {
-        self.half.bury()
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
+        self.half.query_and_destroy()
     }
 
     unsafe fn prober(&self) -> Box<dyn Prober> {

@@ -254,7 +254,7 @@ impl Endpoint for TalkEndpoint {
         self.queue.qp.destroy(self.queue.cqs[0].number())
     }
 
-    fn bury(&self) -> Result<Option<u32>, NicError> {
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
         let truth = self.queue.qp.query_if_there(self.queue.cqs[0].number())?;
         self.destroy()?;
         Ok(truth.map(|truth| truth.next_send_psn))

@@ -76,7 +76,7 @@ impl Endpoint for LaneEndpoint {
         Ok(())
     }
 
-    fn bury(&self) -> Result<Option<u32>, NicError> {
+    fn query_and_destroy(&self) -> Result<Option<u32>, NicError> {
         let truth = self.queue.qp.query_if_there(self.queue.cqn())?;
         self.destroy()?;
         Ok(truth.map(|truth| truth.next_send_psn))
