@@ -129,7 +129,8 @@ fn launchers(python: &Path) -> Vec<Vec<String>> {
 }
 
 /// Four processes, a rank each, through libibverbs: layers of both modes while ports go down and come back. Each rank
-/// ends with a line of what it met. Then the same, started by others.
+/// ends with a line of what it met. Then the same with the kernels' queues in memory that stands for a GPU's, and started
+/// by others.
 fn processes(fresh: &Path) -> Result<Count> {
     let programs = ["-p", "shunt-cli", "-p", "shunt-soft-rdma-preload"];
     sh::run(sh::cargo().args(["build", "--quiet", "--release"]).args(programs))?;
@@ -138,20 +139,23 @@ fn processes(fresh: &Path) -> Result<Count> {
     let own = [&shunt, "run", "-n", "4", "--"].map(str::to_owned).to_vec();
     let others = launchers(&python.program);
     let mut count = Count { skipped: 2 - others.len(), ..Count::default() };
-    for launcher in [vec![own], others].concat() {
+    let own = [(own.clone(), "auto"), (own, "gpu")];
+    for (launcher, queues) in own.into_iter().chain(others.into_iter().map(|launcher| (launcher, "auto"))) {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut run = sh::command(&launcher[0]);
         run.current_dir(fresh).args(&launcher[1..]).arg(&shunt);
         run.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("python-{port}"), "--"]);
         run.arg(&python.program).arg(sh::root().join("python/tests/processes.py"));
         run.args(["--meet", &format!("127.0.0.1:{port}")]).env_remove("SHUNT_NIC");
+        run.env("SHUNT_QUEUES", queues);
         let said = said(&mut run)?;
         // mpirun may join the lines of two ranks.
         let ended = said.matches(" layers right, ").count();
         if ended != 4 {
             bail!("{launcher:?}: expected the end of each of 4 ranks, got {ended}\n{said}");
         }
-        println!("  started by {}, {}:", launcher[..launcher.len().min(3)].join(" "), python.group);
+        let started = launcher[..launcher.len().min(3)].join(" ");
+        println!("  started by {started}, {}, SHUNT_QUEUES={queues}:", python.group);
         said.lines().filter(|line| line.contains(" layers right, ")).for_each(|line| println!("    {line}"));
         count += Count::ONE;
     }
