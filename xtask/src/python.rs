@@ -129,8 +129,8 @@ fn launchers(python: &Path) -> Vec<Vec<String>> {
 }
 
 /// Four processes, a rank each, through libibverbs: layers of both modes while ports go down and come back. Each rank
-/// ends with a line of what it met. Then the same with the kernels' queues in memory that stands for a GPU's, and started
-/// by others.
+/// ends with a line of what it met. Then the same with the kernels' queues in memory that stands for a GPU's, and
+/// started by others.
 fn processes(fresh: &Path) -> Result<Count> {
     let programs = ["-p", "shunt-cli", "-p", "shunt-soft-rdma-preload"];
     sh::run(sh::cargo().args(["build", "--quiet", "--release"]).args(programs))?;
