@@ -25,7 +25,7 @@ use shunt_soft_nic::{
     AtomicCount, Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Commands are quick here: these tests are not about their latency.
@@ -765,6 +765,29 @@ fn a_nic_without_masked_atomics_is_proved_without_them_and_says_so() {
         ["mlx5_0: it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, are \
           refused where they are posted; SHUNT_ORDERING=unordered is refused"]
     );
+}
+
+/// One NIC of one PE decides for the job: a backup may have to execute what the primary could.
+#[test]
+fn pes_agree_on_what_their_weakest_nic_does_with_atomics() {
+    let weak = |change: fn(&mut NicConfig)| {
+        let made = AtomicU32::new(0);
+        let machine = Machine::new(2, 2, |config| {
+            // The last of four.
+            if made.fetch_add(1, Ordering::Relaxed) == 3 {
+                change(config);
+            }
+        });
+        let seen = Mutex::new(Vec::new());
+        with_pes(&machine, 2, &|_| config(Bringup::Sequential), |pe, _| {
+            let root = pe.root();
+            seen.lock().unwrap().push((root.plain_atomics, root.fetch_exact));
+        });
+        seen.into_inner().unwrap()
+    };
+    assert_eq!(weak(|_| {}), [(0, 0); 2]);
+    assert_eq!(weak(|config| config.profile.atomics.operations = 3), [(1, 0); 2]);
+    assert_eq!(weak(|config| config.quirks.rmsn_cleared_by_2err = true), [(0, 1); 2]);
 }
 
 /// Of eight bytes: to compare and swap for one of four would undo what is written to the other four meanwhile.

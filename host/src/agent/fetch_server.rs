@@ -260,5 +260,13 @@ mod tests {
             assert_eq!(looked.len() as u32, pes, "of {pes}");
         }
         assert_eq!(next_first(0, EXECUTED_MAX), 0, "one job gets to all");
+        let mut server = FetchServer::new(1, 20);
+        let firsts = [0, 1, 2].map(|turn| {
+            server.scan(Nanos::ZERO, |_| turn + 1, |_| turn);
+            let first = server.give(Nanos::ZERO, 0, false);
+            server.worked(Nanos::ZERO, 0);
+            first
+        });
+        assert_eq!(firsts, [Some(0), Some(16), Some(12)]);
     }
 }

@@ -79,3 +79,16 @@ fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
     }
     Ok((said, wrong))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_every_ranks_and_costs_no_peer() {
+        let said = "PE 0: no masked atomics\n".repeat(RANKS);
+        assert!(refused(&said, "no masked atomics").is_empty());
+        assert_eq!(refused(&said.replacen("masked", "", 1), "no masked atomics").len(), 1);
+        assert_eq!(refused(&(said + "every path to the peer is dead"), "no masked atomics").len(), 1);
+    }
+}
