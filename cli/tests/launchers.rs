@@ -2,10 +2,10 @@
 //! job comes of each, and what would be many jobs of one is refused.
 
 use crate::nvshmem::{USUAL, folder, text};
+use shunt_task::ports;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
-use std::sync::OnceLock;
 
 /// Ranks of these jobs.
 const RANKS: u32 = 4;
@@ -119,7 +119,7 @@ impl Cluster {
         let at = |name: &str| folder.join(name).display().to_string();
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let host = host.trim();
-        let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = || ports::free(1).unwrap();
         let (state, spool, controller, node) = (at("state"), at("spool"), port(), port());
         [&state, &spool].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
         let lines = format!(
@@ -205,7 +205,7 @@ fn torchrun() {
         }
         None => skip("no torch (python3-torch): torchrun started nothing of ours"),
     }
-    let port = free_port().to_string();
+    let port = torchrun_port().to_string();
     let of = |rank: &str| {
         [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "4"), ("LOCAL_WORLD_SIZE", "4")]
             .into_iter()
@@ -218,7 +218,7 @@ fn torchrun() {
 
 #[test]
 fn pods_of_kubernetes() {
-    let root = format!("localhost:{}", free_port());
+    let root = format!("localhost:{}", ports::free(1).unwrap());
     by_hand(|rank| {
         [
             ("JOB_COMPLETION_INDEX", rank.to_string()),
@@ -238,7 +238,7 @@ fn pods_of_kubernetes() {
 /// Two jobs that come to one address: the ranks of the second are told, and the first is whole.
 #[test]
 fn a_rank_of_another_job_is_refused() {
-    let port = free_port().to_string();
+    let port = torchrun_port().to_string();
     let start = |rank: &str, run: &str| {
         let [program, rest @ ..] = c_program();
         let mut command = plain(&program);
@@ -260,16 +260,9 @@ fn a_rank_of_another_job_is_refused() {
     }
 }
 
-pub fn free_port() -> u16 {
-    // One below the port that torchrun's variables lead to must be free as well; nobody else asks for either.
-    static TAKEN: OnceLock<std::sync::Mutex<u16>> = OnceLock::new();
-    let first = || {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        std::sync::Mutex::new(listener.local_addr().unwrap().port().clamp(2_000, 60_000))
-    };
-    let mut taken = TAKEN.get_or_init(first).lock().unwrap();
-    *taken += 10;
-    *taken
+/// A port for torchrun's variables: the ranks meet at the one below it.
+fn torchrun_port() -> u16 {
+    ports::free(2).unwrap() + 1
 }
 
 /// The ranks, each with a launcher's variables.

@@ -1,8 +1,9 @@
 //! `SHUNT_METRICS` with several ranks on one machine: every one is read, by a client of ours and by Prometheus itself.
 
-use crate::launchers::{found, free_port};
+use crate::launchers::found;
 use crate::nvshmem::{USUAL, folder, text};
 use serde_json::Value;
+use shunt_task::ports;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -40,7 +41,7 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 
 /// A job that goes on until it is told to end.
 struct Job {
-    launcher: Child,
+    launcher: Option<Child>,
     end: PathBuf,
 }
 
@@ -52,15 +53,30 @@ impl Job {
         command.arg(folder().join("linger")).arg(&end).args(more);
         command.envs(USUAL).env("SHUNT_METRICS", format!("127.0.0.1:{port}"));
         let launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { launcher, end }
+        Self { launcher: Some(launcher), end }
     }
 
-    fn end(self) {
+    /// Its exit status, and all that it said.
+    fn stop(&mut self) -> Option<(Option<i32>, String)> {
+        let launcher = self.launcher.take()?;
         fs::write(&self.end, "").unwrap();
-        let output = self.launcher.wait_with_output().unwrap();
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let output = launcher.wait_with_output().unwrap();
+        Some((output.status.code(), text(&output.stdout) + &text(&output.stderr)))
+    }
+
+    fn end(mut self) {
+        let (code, said) = self.stop().expect("it runs");
+        assert_eq!(code, Some(0), "{said}");
         assert!(!said.contains("no metrics") && !said.contains("are left"), "{said}");
+    }
+}
+
+impl Drop for Job {
+    /// A test that failed leaves no job behind, and shows what the job said.
+    fn drop(&mut self) {
+        if let Some((code, said)) = self.stop() {
+            eprintln!("the job ended with {code:?}: {said}");
+        }
     }
 }
 
@@ -73,7 +89,7 @@ fn sample(page: &str, name: &str, words: &str) -> Option<u64> {
 /// PE `n` is at the port `n` above the first, counts what it does, and says who it is.
 #[test]
 fn every_rank_has_a_port_of_its_own() {
-    let port = free_port();
+    let port = ports::free(RANKS).unwrap();
     let job = Job::start(folder().join("metrics-end"), port, &[]);
     for pe in 0..RANKS {
         let own = format!("pe=\"{pe}\"");
@@ -189,7 +205,7 @@ fn the_dashboard_and_the_alerts_are_answered() {
     if !found("prometheus", "prometheus") {
         return;
     }
-    let (port, own, folder) = (free_port(), free_port(), folder());
+    let (port, own, folder) = (ports::free(RANKS).unwrap(), ports::free(1).unwrap(), folder());
     let start = folder.join("dashboard-fault");
     let _ = fs::remove_file(&start);
     let job = Job::start(folder.join("dashboard-end"), port, &[start.to_str().unwrap(), "down=3s"]);
@@ -228,7 +244,7 @@ fn prometheus_reads_all_ranks() {
     if !found("prometheus", "prometheus") {
         return;
     }
-    let (port, own) = (free_port(), free_port());
+    let (port, own) = (ports::free(RANKS).unwrap(), ports::free(1).unwrap());
     let job = Job::start(folder().join("prometheus-end"), port, &[]);
     let _prometheus = Prometheus::start(&folder().join("prometheus"), own, port);
     let all = f64::from(RANKS);

@@ -2,8 +2,8 @@
 //! run there, and a job of processes on the interposer's soft NICs.
 
 use anyhow::{Context, Result, bail};
-use shunt_task::sh;
 use shunt_task::stages::Count;
+use shunt_task::{ports, sh};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -141,7 +141,7 @@ fn processes(fresh: &Path) -> Result<Count> {
     let mut count = Count { skipped: 2 - others.len(), ..Count::default() };
     let own = [(own.clone(), "auto"), (own, "gpu")];
     for (launcher, queues) in own.into_iter().chain(others.into_iter().map(|launcher| (launcher, "auto"))) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = ports::free(1)?;
         let mut run = sh::command(&launcher[0]);
         run.current_dir(fresh).args(&launcher[1..]).arg(&shunt);
         run.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("python-{port}"), "--"]);

@@ -6,8 +6,8 @@ use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{doors, facade, first_day, library, refusals};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use shunt_task::sh;
 use shunt_task::stages::Count;
+use shunt_task::{ports, sh};
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
@@ -212,7 +212,7 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
             vec![rank(1), rank(0)]
         }
         How::TwoShells => {
-            let port = free_port()?;
+            let port = ports::free(1)?;
             let rank = |rank: u32| {
                 let mut command = program();
                 command.args(["--rank", &rank.to_string(), "--world", "2"]);
@@ -231,10 +231,6 @@ fn rand_word() -> Result<u128> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
     Ok(u128::from_le_bytes(bytes))
-}
-
-fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// The exit status, or `None` for a program that had to be killed, by us or by a signal.

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use std::io::Read;
-use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -69,9 +68,9 @@ impl Running {
     }
 }
 
-/// A port that nobody listens at now.
+/// A port at which nothing listens.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    shunt_task::ports::free(1).unwrap()
 }
 
 /// Waits until a file is there, as long as the processes run.

@@ -7,7 +7,7 @@ use crate::leak::{self, Series};
 use crate::plot;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use shunt_task::sh;
+use shunt_task::{ports, sh};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -346,7 +346,7 @@ fn puts(place: &Place, seconds: u64) -> Result<std::process::Command> {
 
 /// Two processes of perftest.
 fn pair(place: &Place, fabric: &str, program: &'static str, args: &[&str], output: &str) -> Result<Vec<Job>> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = ports::free(1)?;
     let mut jobs = Vec::new();
     for (side, host) in [("server", None), ("client", Some("127.0.0.1"))] {
         let mut command = place.shunt(&format!("{output}.{side}"))?;

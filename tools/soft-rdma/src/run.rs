@@ -3,8 +3,8 @@
 use crate::case::{Runtime, told};
 use crate::cases::{CASES, Case, Ends, Sides};
 use anyhow::{Context, Result, bail};
-use shunt_task::sh;
 use shunt_task::stages::Count;
+use shunt_task::{ports, sh};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -127,7 +127,7 @@ impl Place {
                 std::fs::remove_file(file)?;
             }
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = ports::free(1)?;
         let until = Instant::now() + HANG;
         let mut sides = Vec::new();
         if case.sides != Sides::One {

@@ -3,8 +3,8 @@
 use crate::case::{Runtime, told};
 use crate::run::{listens, wait};
 use anyhow::{Context, Result, bail};
-use shunt_task::sh;
 use shunt_task::stages::Count;
+use shunt_task::{ports, sh};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -286,7 +286,7 @@ impl Place {
 
     /// Runs a case; what is wrong.
     fn run(&self, case: &Case) -> Result<Vec<String>> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = ports::free(1)?;
         let until = Instant::now() + HANG;
         let mut server = self.start(case, false, port)?;
         if !listens(&mut server.0, port, until)? {

@@ -1,5 +1,6 @@
 //! What the tasks of `cargo xtask` share.
 
+pub mod ports;
 pub mod sh;
 pub mod stages;
 

@@ -2,8 +2,8 @@
 
 use super::jobs::{ALL, COMPILED, Hand, Job, RANKS, Ready};
 use anyhow::{Context, Result};
-use shunt_task::sh;
 use shunt_task::stages::Count;
+use shunt_task::{ports, sh};
 
 /// Kinds of devices: `soft` takes everything, the others are soft-nic/hca/src/profile/table.rs.
 const KINDS: &[&str] = &["soft", "cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
@@ -57,7 +57,7 @@ fn on(ready: &Ready, kinds: &[&str], jobs: &[Job]) -> Result<Count> {
 
 /// What it said, and what is wrong with that.
 fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = ports::free(1)?;
     let mut command = sh::command("timeout");
     command.arg(LIMIT).arg(&ready.shunt).args(["run", "-n", &RANKS.to_string(), "--"]).arg(&ready.shunt);
     command.args(["soft-rdma", "run", "--nics", "2", "--profile", kind, "--"]);
