@@ -8,7 +8,7 @@ use shunt_host::config;
 use shunt_host::job::{Flags, Job, Launcher, pmix};
 use shunt_json::Kind;
 use shunt_nvshmem::env_table::TABLE;
-use shunt_soft_rdma::settings::{self, Settings};
+use shunt_soft_machine::settings::{self, Settings};
 use std::collections::BTreeMap;
 
 /// List every variable that is read: value in force, where it came from, and what it means.

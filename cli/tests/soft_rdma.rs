@@ -1,8 +1,8 @@
 //! `shunt soft-rdma`: what a program is started with, what is refused, and what is seen and done from outside.
 
 use crate::support::{document, shunt, text};
-use shunt_soft_rdma::machine::Machine;
-use shunt_soft_rdma::settings::Settings;
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::settings::Settings;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

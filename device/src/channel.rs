@@ -270,7 +270,7 @@ impl<P: Platform> Channel<'_, P> {
         lanes.sync();
         let mut answer = 0;
         if lanes.rank() == 0 {
-            answer = ExactFetch::fetch_slow(self.ptr.state, self.ptr.row(), dst.0, amo, deadline.at_ns);
+            answer = ExactFetch::fetch(self.ptr.state, self.ptr.row(), dst.0, amo, deadline.at_ns);
         }
         lanes.sync();
         let value = lanes.broadcast(answer as u64, 0);

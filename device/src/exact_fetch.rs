@@ -18,7 +18,7 @@ use crate::switch::{Report, Switch};
 use crate::types::{Amo, FaultKind, HeapOffset, Posted};
 use crate::waiter::Waiter;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{FetchReply, FetchRequest, FetchSlot, FetchStatus};
+use shunt_layout::state::{AmoForm, FetchReply, FetchRequest, FetchSlot, FetchStatus};
 
 /// First pause between two looks at a reply, and the longest: it is doubled by each.
 const PAUSES_NS: [u64; 2] = [1_000, 32_000];
@@ -66,17 +66,33 @@ const fn told(kind: u64, value: u64) -> u128 {
 impl<'s, P: Platform> ExactFetch<'s, P> {
     /// Has an atomic executed at the peer. The upper half of the answer is the fault's kind or 0, the lower one what
     /// the word was.
+    #[inline(always)]
+    pub(crate) fn fetch(state: StatePtr<'s, P>, row: u32, at: u64, amo: Amo, until_ns: u64) -> u128 {
+        let (form, operand, expect) = amo.request();
+        Self::fetch_slow(state, row, at, form, operand, expect, until_ns)
+    }
+
+    /// Its arguments are words: a caller on a GPU would lay an [`Amo`] on its stack.
     #[inline(never)]
-    pub(crate) fn fetch_slow(state: StatePtr<'s, P>, row: u32, at: u64, amo: Amo, until_ns: u64) -> u128 {
+    fn fetch_slow(
+        state: StatePtr<'s, P>,
+        row: u32,
+        at: u64,
+        form: AmoForm,
+        operand: u64,
+        expect: u64,
+        until_ns: u64,
+    ) -> u128 {
         let fetch = ExactFetch::of(state.row(row));
         if root!(state, fetch) == 0 {
             return told(FaultKind::FetchNotExact as u64, 0);
         }
-        if !fetch.ptr.word_fits(HeapOffset(at), amo.bytes() as u64) {
+        let bytes = bytes_of(form);
+        if !fetch.ptr.word_fits(HeapOffset(at), bytes) {
             return told(FaultKind::BadAddress as u64, 0);
         }
         // Of eight bytes, the owner compares and swaps for those that its NIC lacks.
-        if !fetch.ptr.has_atomic(amo.is_masked() && amo.bytes() == 4) {
+        if !fetch.ptr.has_atomic(bytes == 4) {
             return told(FaultKind::NoMaskedAtomics as u64, 0);
         }
         let slot = fetch.slot();
@@ -89,7 +105,7 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
             }
             fetch.ptr.platform().relax();
         }
-        let answer = fetch.fetch_in_turn(slot, at, amo, until_ns);
+        let answer = fetch.fetch_in_turn(slot, at, form, operand, expect, until_ns);
         slot.lock().unlock();
         answer
     }
@@ -121,7 +137,15 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
     }
 
     /// The caller holds the row.
-    fn fetch_in_turn(self, slot: Shared<'s, P, FetchSlot>, at: u64, amo: Amo, until_ns: u64) -> u128 {
+    fn fetch_in_turn(
+        self,
+        slot: Shared<'s, P, FetchSlot>,
+        at: u64,
+        form: AmoForm,
+        operand: u64,
+        expect: u64,
+        until_ns: u64,
+    ) -> u128 {
         // A request that was given up on may still be read by its owner: its reply comes first.
         let before = slot.asked().load_acquire();
         if slot.answered().load_acquire() != before {
@@ -131,7 +155,6 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
             }
         }
         let number = before + 1;
-        let (form, operand, expect) = amo.request();
         let draft = slot.draft();
         draft.word().store(at);
         draft.operand().store(operand);
@@ -215,6 +238,24 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
             _ => self.report().dead_kind(),
         };
         Some(kind as u64)
+    }
+}
+
+/// Bytes of the word that an atomic of this form changes. All of four bytes are masked ones.
+const fn bytes_of(form: AmoForm) -> u64 {
+    match form {
+        AmoForm::Add32
+        | AmoForm::Set32
+        | AmoForm::And32
+        | AmoForm::Or32
+        | AmoForm::Xor32
+        | AmoForm::CompareSwap32 => 4,
+        AmoForm::Add64
+        | AmoForm::Set64
+        | AmoForm::And64
+        | AmoForm::Or64
+        | AmoForm::Xor64
+        | AmoForm::CompareSwap64 => 8,
     }
 }
 

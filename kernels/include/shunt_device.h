@@ -195,6 +195,20 @@ SHUNT_DEVICE uint64_t shunt_fetched64(uint64_t result);
 /* What a fetching atomic on a word of four bytes brought to result, once its ticket is done. */
 SHUNT_DEVICE uint32_t shunt_fetched32(uint64_t result);
 
+/* Stores value in the word of eight bytes at word of the heap of peer, by the word's owner: its NIC may lack
+ * masked atomics. Lands behind what was posted on the channel before. old gets what the word was. Waits for the
+ * owner. */
+SHUNT_DEVICE uint32_t shunt_exact_swap64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
+
+/* The same, clearing the bits that value lacks. */
+SHUNT_DEVICE uint32_t shunt_exact_and64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
+
+/* The same, setting the bits of value. */
+SHUNT_DEVICE uint32_t shunt_exact_or64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
+
+/* The same, flipping the bits of value. */
+SHUNT_DEVICE uint32_t shunt_exact_xor64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
+
 /* Amo::Add32(value) on the word at word of the heap of peer, by one thread. */
 SHUNT_DEVICE uint64_t shunt_add32(uint32_t peer, uint32_t channel, uint64_t word, uint32_t value);
 

@@ -73,6 +73,18 @@ fn status(body: impl FnOnce(Here) -> Result<(), Fault>) -> u32 {
     }
 }
 
+/// An atomic that the word's owner executes; what the word was goes to `old`.
+#[inline(always)]
+fn exact(peer: u32, channel: u32, word: u64, amo: Amo, old: *mut u64, timeout_ns: u64) -> u32 {
+    status(|device| {
+        let deadline = Deadline::after(device.now_ns(), timeout_ns);
+        let met = device.channel(peer, channel).fetch_exact(Solo, HeapOffset(word), amo, deadline)?;
+        // SAFETY: the caller's own word.
+        unsafe { old.write(met) };
+        Ok(())
+    })
+}
+
 #[inline(always)]
 fn put(dst: u64, src: u64, bytes: u64) -> Put {
     Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes }
@@ -305,6 +317,28 @@ library! {
     /// What a fetching atomic on a word of four bytes brought to `result`, once its ticket is done.
     [shunt_fetched32 Solo](result: u64) -> u32 =
         |_one| here().map_or(0, |device| device.fetched(Amo::Add32(0), HeapOffset(result)) as u32);
+
+    /// Stores `value` in the word of eight bytes at `word` of the heap of `peer`, by the word's owner: its NIC may lack
+    /// masked atomics. Lands behind what was posted on the channel before. `old` gets what the word was. Waits for the
+    /// owner.
+    [shunt_exact_swap64 Solo]
+    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
+        |_one| exact(peer, channel, word, Amo::Swap64(value), old, timeout_ns);
+
+    /// The same, clearing the bits that `value` lacks.
+    [shunt_exact_and64 Solo]
+    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
+        |_one| exact(peer, channel, word, Amo::And64(value), old, timeout_ns);
+
+    /// The same, setting the bits of `value`.
+    [shunt_exact_or64 Solo]
+    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
+        |_one| exact(peer, channel, word, Amo::Or64(value), old, timeout_ns);
+
+    /// The same, flipping the bits of `value`.
+    [shunt_exact_xor64 Solo]
+    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
+        |_one| exact(peer, channel, word, Amo::Xor64(value), old, timeout_ns);
 }
 
 /// An atomic without and with an answer, by one thread.

@@ -1,7 +1,7 @@
 //! The control socket: what is asked in a right way is done, everything else is answered and harms nothing.
 
 use crate::support::{PATIENCE, Runtime, wait};
-use shunt_soft_rdma::control::{Client, ControlError, processes_in};
+use shunt_soft_machine::control::{Client, ControlError, processes_in};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

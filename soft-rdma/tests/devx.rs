@@ -6,11 +6,11 @@ use rustix::io::{Errno, read};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::{cq, mkey};
-use shunt_soft_rdma::control::{Client, processes_in};
-use shunt_soft_rdma::ioctl::Context;
-use shunt_soft_rdma::machine::Machine;
-use shunt_soft_rdma::methods;
-use shunt_soft_rdma::settings::Settings;
+use shunt_soft_machine::control::{Client, processes_in};
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::settings::Settings;
+use shunt_soft_uverbs::ioctl::Context;
+use shunt_soft_uverbs::methods;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const DEVX: u16 = 0x1000;

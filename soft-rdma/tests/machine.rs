@@ -3,10 +3,10 @@
 use crate::support::{PATIENCE, Runtime, read, wait};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
-use shunt_soft_rdma::control::{Client, processes_in};
-use shunt_soft_rdma::devices::{EventSink, GidKind};
-use shunt_soft_rdma::machine::{Machine, StartError};
-use shunt_soft_rdma::settings::Settings;
+use shunt_soft_machine::control::{Client, processes_in};
+use shunt_soft_machine::devices::{EventSink, GidKind};
+use shunt_soft_machine::machine::{Machine, StartError};
+use shunt_soft_machine::settings::Settings;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -239,7 +239,7 @@ fn firmware_answers_with_a_status() {
 #[test]
 fn planned_faults_count_from_the_first_open() {
     let runtime = Runtime::new();
-    let fault = shunt_soft_rdma::settings::parse_fault("1ms:mlx5_0:down", 1).unwrap();
+    let fault = shunt_soft_machine::settings::parse_fault("1ms:mlx5_0:down", 1).unwrap();
     let machine =
         Machine::start(Settings { faults: vec![fault], ..Settings::default() }, &runtime.0).unwrap();
     let mut client = Client::connect(&processes_in(&runtime.0, "default")[0].socket).unwrap();

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, output};
+use shunt_soft_machine::machine::Machine;
 use shunt_soft_rdma::hooks::attributes::{self, Links};
 use shunt_soft_rdma::hooks::{self, cwd, readonly};
-use shunt_soft_rdma::ioctl::{Context, REQUEST};
-use shunt_soft_rdma::machine::Machine;
-use shunt_soft_rdma::methods::run;
-use shunt_soft_rdma::verbs::firmware::short;
+use shunt_soft_uverbs::ioctl::{Context, REQUEST};
+use shunt_soft_uverbs::methods::run;
+use shunt_soft_uverbs::verbs::firmware::short;
 use std::ffi::CStr;
 
 const DEVICE: &CStr = c"/dev/infiniband/uverbs0";

@@ -28,7 +28,8 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
   layout, soft-nic/fault <- bench/figures <- bench, bench/moe      device <- bench/oracle <- bench <- bench/gpu-check
-  layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload, host/runtime
+  layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
+  soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli
   host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/bw, tests";
 
@@ -129,7 +130,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-host",
             "shunt-soft-devx",
             "shunt-soft-nic",
-            "shunt-soft-rdma",
+            "shunt-soft-machine",
         ],
     ),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host", "shunt"]),

@@ -15,8 +15,8 @@ pub mod soft;
 pub mod source;
 
 use shunt_device::platform::host::World;
+use shunt_soft_machine::control::CounterReport;
 use shunt_soft_nic::{Counters, FaultKind, RailAt, WordWatch};
-use shunt_soft_rdma::control::CounterReport;
 use std::sync::Arc;
 
 /// What carries the packets: what figures are labelled with.

@@ -15,7 +15,7 @@ const RANDOM: usize = 8;
 
 /// Removes the fabrics of launchers that are gone and whose ranks are too.
 pub fn remove() {
-    for name in shunt_soft_rdma::control::fabrics() {
+    for name in shunt_soft_machine::control::fabrics() {
         if launcher(&name).is_some_and(is_gone) {
             // What stays harms nobody; another launcher may be at it at this moment.
             let _ = remove_unused_fabric(&name);

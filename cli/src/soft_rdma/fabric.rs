@@ -1,10 +1,10 @@
 //! Which fabric is meant, and who is on it.
 
-use shunt_soft_rdma::control::{Client, Process, processes};
+use shunt_soft_machine::control::{Client, Process, processes};
 
 /// The fabric that is meant when none is named.
 pub(super) fn default_fabric() -> String {
-    let set = std::env::var(shunt_soft_rdma::settings::FABRIC).ok().filter(|name| !name.is_empty());
+    let set = std::env::var(shunt_soft_machine::settings::FABRIC).ok().filter(|name| !name.is_empty());
     set.unwrap_or_else(|| "default".into())
 }
 

@@ -4,9 +4,9 @@ use super::fabric::{alive, default_fabric};
 use crate::print;
 use crate::run::fabric_name;
 use clap::Args;
+use shunt_soft_machine::control::{Client, Process};
+use shunt_soft_machine::settings::parse_nic;
 use shunt_soft_nic::fault::{format_time, parse_time};
-use shunt_soft_rdma::control::{Client, Process};
-use shunt_soft_rdma::settings::parse_nic;
 use std::fmt::Write;
 
 /// Let something go wrong at a NIC of a running program.

@@ -7,8 +7,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shunt_json::Kind;
+use shunt_soft_machine::control::{FaultView, NicView, ProcessView, fabrics};
 use shunt_soft_nic::fault::format_time;
-use shunt_soft_rdma::control::{FaultView, NicView, ProcessView, fabrics};
 use std::fmt::Write;
 
 /// Show the programs with soft devices, their NICs, what these counted, and their faults.

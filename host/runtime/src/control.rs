@@ -1,8 +1,8 @@
 //! Soft NICs that libibverbs shows, asked over the control socket of this process: where they are, what fails at them,
 //! what they wrote.
 
+use shunt_soft_machine::control::{Client, ControlError, CounterReport, own};
 use shunt_soft_nic::{FaultKind, WordWatch};
-use shunt_soft_rdma::control::{Client, ControlError, CounterReport, own};
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 

@@ -299,6 +299,21 @@ __device__ inline uint64_t change64(Op op, bool fetch, uint32_t pe, uint32_t qp,
     }
 }
 
+/* One that a NIC of the job lacks: the word's owner executes it. */
+__device__ __noinline__ inline uint64_t change_by_owner(Op op, uint32_t qp, uint64_t at, uint64_t value, int pe) {
+    uint64_t old = 0;
+    const uint64_t ns = state().deadline_ns;
+    uint32_t status;
+    switch (op) {
+    case kAnd: status = shunt_exact_and64((uint32_t)pe, real(qp), at, value, &old, ns); break;
+    case kOr: status = shunt_exact_or64((uint32_t)pe, real(qp), at, value, &old, ns); break;
+    case kXor: status = shunt_exact_xor64((uint32_t)pe, real(qp), at, value, &old, ns); break;
+    default: status = shunt_exact_swap64((uint32_t)pe, real(qp), at, value, &old, ns); break;
+    }
+    ended<Thread>(status, pe);
+    return old;
+}
+
 /* An atomic on a word of four or eight bytes, by its bits. */
 __device__ __noinline__ inline uint64_t amo_bits(Op op, bool fetch, bool wide, uint32_t qp, const void *word,
                                                  uint64_t expect, uint64_t value, int pe) {
@@ -315,6 +330,10 @@ __device__ __noinline__ inline uint64_t amo_bits(Op op, bool fetch, bool wide, u
     const uint64_t answer = wide
         ? change64(op, fetch, (uint32_t)pe, real(qp), offset(word), expect, value, to)
         : change32(op, fetch, (uint32_t)pe, real(qp), offset(word), (uint32_t)expect, (uint32_t)value, to);
+    if (wide && answer == (SHUNT_FAILED | SHUNT_NO_MASKED_ATOMICS)) {
+        if (fetch) release(slot);
+        return change_by_owner(op, qp, offset(word), value, pe);
+    }
     if (!fetch) {
         posted<Thread>(answer, qp, pe, false);
         return 0;

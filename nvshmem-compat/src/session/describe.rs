@@ -27,8 +27,8 @@ pub(super) const fn what(kind: FaultKind) -> &'static str {
             "its NIC failed in the middle of an atomic, and it is not known whether it was applied"
         }
         FaultKind::NoMaskedAtomics => {
-            "a NIC of the job has no masked atomics: kernels have add and compare-and-swap of 8 bytes, and host calls \
-             all of 8 bytes unless SHUNT_FETCH=nic"
+            "a NIC of the job has no masked atomics: words of 8 bytes have all atomics unless SHUNT_FETCH=nic, \
+             words of 4 bytes have none"
         }
         FaultKind::FetchNotExact => "exact fetching atomics were not set up",
         FaultKind::BadResolution => "resolve() names an operation that is not uncertain",

@@ -1,7 +1,7 @@
 //! A runtime directory of a test's own, waiting, and other processes.
 
-use shunt_soft_rdma::machine::Machine;
-use shunt_soft_rdma::settings::Settings;
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::settings::Settings;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;

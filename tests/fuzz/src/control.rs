@@ -8,9 +8,9 @@ use crate::input::Input;
 use shunt_host::agent::links::envelope::{BODY_MAX, Header, Kind, Seal, Stranger, Taken};
 use shunt_host::events::control::Order;
 use shunt_host::nic::datagram::MESSAGE_MAX;
+use shunt_soft_machine::control::Request;
+use shunt_soft_machine::settings::{parse_addresses, parse_fault, parse_nic, parse_rate};
 use shunt_soft_nic::FaultKind;
-use shunt_soft_rdma::control::Request;
-use shunt_soft_rdma::settings::{parse_addresses, parse_fault, parse_nic, parse_rate};
 use std::collections::HashSet;
 use std::sync::OnceLock;
 

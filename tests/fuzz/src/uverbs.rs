@@ -11,12 +11,12 @@
 use crate::input::Input;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use shunt_layout::mlx5::prm::cmd::Opcode;
-use shunt_soft_rdma::ioctl::{Context, Method};
-use shunt_soft_rdma::machine::Machine;
-use shunt_soft_rdma::methods::run as call;
-use shunt_soft_rdma::settings::Settings;
-use shunt_soft_rdma::verbs::firmware::short;
-use shunt_soft_rdma::{devx, verbs};
+use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::settings::Settings;
+use shunt_soft_uverbs::ioctl::{Context, Method};
+use shunt_soft_uverbs::methods::run as call;
+use shunt_soft_uverbs::verbs::firmware::short;
+use shunt_soft_uverbs::{devx, verbs};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;

@@ -57,6 +57,12 @@ fn object(home: &Path, source: &Path, made: &Path) -> Result<()> {
     sh::capture(command.arg(source).arg("-o").arg(made)).map(|_| ())
 }
 
+/// By an old tag, which comes before `LD_LIBRARY_PATH`: cargo names the folder of debug builds there.
 fn link(command: &mut Command, folder: &Path, libraries: &[&str]) {
-    command.arg("-L").arg(folder).args(libraries).arg(format!("-Wl,-rpath,{}", folder.display()));
+    command
+        .arg("-Wl,--disable-new-dtags")
+        .arg("-L")
+        .arg(folder)
+        .args(libraries)
+        .arg(format!("-Wl,-rpath,{}", folder.display()));
 }

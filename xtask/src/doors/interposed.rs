@@ -1,25 +1,25 @@
 //! The programs on one machine: `shunt run -n 4 -- shunt soft-rdma run --nics 2 --`, on each kind of device.
 
-use super::jobs::{ALL, COMPILED, Hand, Job, RANKS, Ready};
+use super::jobs::{ALL, COMPILED, Hand, Job, RANKS, Ready, WITHOUT_MASKED};
 use anyhow::{Context, Result};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
 
 /// Kinds of devices: `soft` takes everything, the others are soft-nic/hca/src/profile/table.rs.
 const KINDS: &[&str] = &["soft", "cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
-/// Those where there is little time: one that keeps no order by itself.
-const FEW_KINDS: &[&str] = &["cx7"];
-/// What a kind of device has no way to do: for kernels of these programs, in the library's words. Others whose kernels
-/// wait for a signal that was refused at its sender fail.
+/// What a kind of device has no way to do: for kernels of these programs, in the library's words.
 const LACKED: &[(&str, &[&str], &str)] = &[("vf", &["cuda-amo"], "a NIC of the job has no masked atomics")];
 /// Seconds that one may take.
 const LIMIT: &str = "150";
 /// The exit status of `timeout` where that time was over.
 const TIMED_OUT: i32 = 124;
 
-/// The compiled ones: others have scenarios and a stage of their own.
+/// The compiled ones, on a kind that keeps no order by itself; and one on a kind without masked atomics. Others have
+/// scenarios and a stage of their own.
 pub fn compiled(ready: &Ready) -> Result<Count> {
-    on(ready, FEW_KINDS, COMPILED)
+    let mut count = on(ready, &["cx7"], COMPILED)?;
+    count += on(ready, &["vf"], WITHOUT_MASKED)?;
+    Ok(count)
 }
 
 /// All on every kind of device.
