@@ -178,8 +178,14 @@ impl Amo {
 
     /// The atomic of a request; none if its form is unknown.
     pub const fn from_request(request: &FetchRequest) -> Option<Self> {
-        let (value, narrow) = (request.operand, request.operand as u32);
-        Some(match AmoForm::from_raw(request.form) {
+        Self::from_form(request.form, request.operand, request.expect)
+    }
+
+    /// The atomic of an [`AmoForm`] with its operand and what the word must be; none if the form is unknown.
+    #[inline(always)]
+    pub const fn from_form(form: u32, value: u64, expect: u64) -> Option<Self> {
+        let narrow = value as u32;
+        Some(match AmoForm::from_raw(form) {
             Some(AmoForm::Add32) => Self::Add32(narrow),
             Some(AmoForm::Add64) => Self::Add64(value),
             Some(AmoForm::Set32) => Self::Swap32(narrow),
@@ -190,10 +196,8 @@ impl Amo {
             Some(AmoForm::Or64) => Self::Or64(value),
             Some(AmoForm::Xor32) => Self::Xor32(narrow),
             Some(AmoForm::Xor64) => Self::Xor64(value),
-            Some(AmoForm::CompareSwap32) => {
-                Self::CompareSwap32 { expect: request.expect as u32, new: narrow }
-            }
-            Some(AmoForm::CompareSwap64) => Self::CompareSwap64 { expect: request.expect, new: value },
+            Some(AmoForm::CompareSwap32) => Self::CompareSwap32 { expect: expect as u32, new: narrow },
+            Some(AmoForm::CompareSwap64) => Self::CompareSwap64 { expect, new: value },
             None => return None,
         })
     }

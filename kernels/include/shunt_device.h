@@ -57,6 +57,22 @@ enum {
     SHUNT_PENDING = 0x101
 };
 
+/* Forms of an atomic, for shunt_exact. */
+enum {
+    SHUNT_ADD32 = 1,
+    SHUNT_ADD64 = 2,
+    SHUNT_SET32 = 3,
+    SHUNT_SET64 = 4,
+    SHUNT_AND32 = 5,
+    SHUNT_AND64 = 6,
+    SHUNT_OR32 = 7,
+    SHUNT_OR64 = 8,
+    SHUNT_XOR32 = 9,
+    SHUNT_XOR64 = 10,
+    SHUNT_COMPARE_SWAP32 = 11,
+    SHUNT_COMPARE_SWAP64 = 12,
+};
+
 /* The report of a fault. */
 typedef struct shunt_report {
     /* STATUS_OK, SHUNT_MISMATCH or a fault. */
@@ -195,19 +211,10 @@ SHUNT_DEVICE uint64_t shunt_fetched64(uint64_t result);
 /* What a fetching atomic on a word of four bytes brought to result, once its ticket is done. */
 SHUNT_DEVICE uint32_t shunt_fetched32(uint64_t result);
 
-/* Stores value in the word of eight bytes at word of the heap of peer, by the word's owner: its NIC may lack
- * masked atomics. Lands behind what was posted on the channel before. old gets what the word was. Waits for the
- * owner. */
-SHUNT_DEVICE uint32_t shunt_exact_swap64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
-
-/* The same, clearing the bits that value lacks. */
-SHUNT_DEVICE uint32_t shunt_exact_and64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
-
-/* The same, setting the bits of value. */
-SHUNT_DEVICE uint32_t shunt_exact_or64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
-
-/* The same, flipping the bits of value. */
-SHUNT_DEVICE uint32_t shunt_exact_xor64(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value, uint64_t *old, uint64_t timeout_ns);
+/* Has the owner of the word at word of the heap of peer execute an atomic: its NIC may lack it, or lose its
+ * answer. form is one of SHUNT_ADD32 to SHUNT_COMPARE_SWAP64, with the operand value. old holds what the
+ * word must be for the last two, and gets what it was. It lands behind what was posted on the channel before. */
+SHUNT_DEVICE uint32_t shunt_exact(uint32_t peer, uint32_t channel, uint64_t word, uint32_t form, uint64_t value, uint64_t *old, uint64_t timeout_ns);
 
 /* Amo::Add32(value) on the word at word of the heap of peer, by one thread. */
 SHUNT_DEVICE uint64_t shunt_add32(uint32_t peer, uint32_t channel, uint64_t word, uint32_t value);

@@ -18,8 +18,8 @@ use shunt_device::AbiMismatch;
 #[cfg(target_arch = "nvptx64")]
 use shunt_device::platform::nvptx::{Block, Gpu};
 use shunt_device::{
-    Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution, Rounds, Signal,
-    Solo, Ticket,
+    Amo, Channel, CqCheck, Deadline, Device, Fault, FaultKind, Get, HeapOffset, Posted, Put, Resolution,
+    Rounds, Signal, Solo, Ticket,
 };
 
 /// The top bit of an answer: what is below it is no ticket but a fault.
@@ -71,18 +71,6 @@ fn status(body: impl FnOnce(Here) -> Result<(), Fault>) -> u32 {
         },
         Err(_) => MISMATCH,
     }
-}
-
-/// An atomic that the word's owner executes; what the word was goes to `old`.
-#[inline(always)]
-fn exact(peer: u32, channel: u32, word: u64, amo: Amo, old: *mut u64, timeout_ns: u64) -> u32 {
-    status(|device| {
-        let deadline = Deadline::after(device.now_ns(), timeout_ns);
-        let met = device.channel(peer, channel).fetch_exact(Solo, HeapOffset(word), amo, deadline)?;
-        // SAFETY: the caller's own word.
-        unsafe { old.write(met) };
-        Ok(())
-    })
 }
 
 #[inline(always)]
@@ -318,27 +306,23 @@ library! {
     [shunt_fetched32 Solo](result: u64) -> u32 =
         |_one| here().map_or(0, |device| device.fetched(Amo::Add32(0), HeapOffset(result)) as u32);
 
-    /// Stores `value` in the word of eight bytes at `word` of the heap of `peer`, by the word's owner: its NIC may lack
-    /// masked atomics. Lands behind what was posted on the channel before. `old` gets what the word was. Waits for the
-    /// owner.
-    [shunt_exact_swap64 Solo]
-    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
-        |_one| exact(peer, channel, word, Amo::Swap64(value), old, timeout_ns);
-
-    /// The same, clearing the bits that `value` lacks.
-    [shunt_exact_and64 Solo]
-    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
-        |_one| exact(peer, channel, word, Amo::And64(value), old, timeout_ns);
-
-    /// The same, setting the bits of `value`.
-    [shunt_exact_or64 Solo]
-    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
-        |_one| exact(peer, channel, word, Amo::Or64(value), old, timeout_ns);
-
-    /// The same, flipping the bits of `value`.
-    [shunt_exact_xor64 Solo]
-    (peer: u32, channel: u32, word: u64, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
-        |_one| exact(peer, channel, word, Amo::Xor64(value), old, timeout_ns);
+    /// Has the owner of the word at `word` of the heap of `peer` execute an atomic: its NIC may lack it, or lose its
+    /// answer. `form` is one of SHUNT_ADD32 to SHUNT_COMPARE_SWAP64, with the operand `value`. `old` holds what the
+    /// word must be for the last two, and gets what it was. It lands behind what was posted on the channel before.
+    [shunt_exact Solo]
+    (peer: u32, channel: u32, word: u64, form: u32, value: u64, old: *mut u64, timeout_ns: u64) -> u32 =
+        |one| status(|device| {
+            let deadline = Deadline::after(device.now_ns(), timeout_ns);
+            let channel = device.channel(peer, channel);
+            // SAFETY: the caller's own word.
+            let Some(amo) = Amo::from_form(form, value, unsafe { old.read() }) else {
+                return Err(channel.told(FaultKind::BadAddress));
+            };
+            let met = channel.fetch_exact(one, HeapOffset(word), amo, deadline)?;
+            // SAFETY: the caller's own word.
+            unsafe { old.write(met) };
+            Ok(())
+        });
 }
 
 /// An atomic without and with an answer, by one thread.

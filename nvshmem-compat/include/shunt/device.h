@@ -299,18 +299,21 @@ __device__ inline uint64_t change64(Op op, bool fetch, uint32_t pe, uint32_t qp,
     }
 }
 
-/* One that a NIC of the job lacks: the word's owner executes it. */
-__device__ __noinline__ inline uint64_t change_by_owner(Op op, uint32_t qp, uint64_t at, uint64_t value, int pe) {
-    uint64_t old = 0;
-    const uint64_t ns = state().deadline_ns;
-    uint32_t status;
+/* Has the word's owner execute it. Forms of four and of eight bytes alternate. */
+__device__ __noinline__ inline uint64_t change_by_owner(Op op, bool wide, uint32_t qp, uint64_t at, uint64_t expect,
+                                                        uint64_t value, int pe) {
+    uint32_t form = SHUNT_COMPARE_SWAP32;
     switch (op) {
-    case kAnd: status = shunt_exact_and64((uint32_t)pe, real(qp), at, value, &old, ns); break;
-    case kOr: status = shunt_exact_or64((uint32_t)pe, real(qp), at, value, &old, ns); break;
-    case kXor: status = shunt_exact_xor64((uint32_t)pe, real(qp), at, value, &old, ns); break;
-    default: status = shunt_exact_swap64((uint32_t)pe, real(qp), at, value, &old, ns); break;
+    case kAdd: form = SHUNT_ADD32; break;
+    case kAnd: form = SHUNT_AND32; break;
+    case kOr: form = SHUNT_OR32; break;
+    case kXor: form = SHUNT_XOR32; break;
+    case kSet:
+    case kSwap: form = SHUNT_SET32; break;
+    default: break;
     }
-    ended<Thread>(status, pe);
+    uint64_t old = expect;
+    ended<Thread>(shunt_exact((uint32_t)pe, real(qp), at, form + wide, value, &old, state().deadline_ns), pe);
     return old;
 }
 
@@ -321,6 +324,7 @@ __device__ __noinline__ inline uint64_t amo_bits(Op op, bool fetch, bool wide, u
         if (!wide) return change_here(op, (unsigned int *)word, (unsigned int)expect, (unsigned int)value);
         return change_here(op, (unsigned long long *)word, (unsigned long long)expect, (unsigned long long)value);
     }
+    if (state().exact) return change_by_owner(op, wide, qp, offset(word), expect, value, pe);
     const uint32_t slot = fetch ? claim() : 0;
     if (slot == kNone) {
         fault(SHUNT_OVERDUE, pe);
@@ -332,7 +336,7 @@ __device__ __noinline__ inline uint64_t amo_bits(Op op, bool fetch, bool wide, u
         : change32(op, fetch, (uint32_t)pe, real(qp), offset(word), (uint32_t)expect, (uint32_t)value, to);
     if (wide && answer == (SHUNT_FAILED | SHUNT_NO_MASKED_ATOMICS)) {
         if (fetch) release(slot);
-        return change_by_owner(op, qp, offset(word), value, pe);
+        return change_by_owner(op, wide, qp, offset(word), expect, value, pe);
     }
     if (!fetch) {
         posted<Thread>(answer, qp, pe, false);

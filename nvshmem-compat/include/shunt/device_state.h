@@ -23,6 +23,7 @@ typedef struct {
     unsigned long long never;        /* offset: a word that stays 0 */
     unsigned long long faults;       /* offset: the first fault (status << 32 | PE), and how many */
     unsigned long long mapped;       /* offset: for each PE, the address of its heap here; 0: not mapped */
+    unsigned long long exact;        /* 1: atomics are executed by the word's owner */
 } shunt_nvshmem_device;
 
 typedef struct {
@@ -32,6 +33,6 @@ typedef struct {
     unsigned long long unused;
 } shunt_nvshmem_team;
 
-#define SHUNT_NVSHMEM_DEVICE_VERSION 5
+#define SHUNT_NVSHMEM_DEVICE_VERSION 6
 
 #endif

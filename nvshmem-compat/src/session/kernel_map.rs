@@ -2,7 +2,7 @@
 //! (`shunt_nvshmem_device` in `include/shunt/device_state.h`). Pure.
 
 /// `SHUNT_NVSHMEM_DEVICE_VERSION`.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 /// Words for answers: so many threads of a PE wait for one at a time, others for a word.
 const ANSWERS: u64 = 4096;
 /// Fewest bytes that a team's reductions work in.
@@ -109,7 +109,7 @@ impl KernelMap {
         self.teams
     }
 
-    /// What device code is told, for PE `me` with its heap at `base`.
+    /// What device code is told, for PE `me` with its heap at `base`; its atomics are the NIC's.
     pub fn words(&self, me: u32, base: u64, user: u64, channels: u32, deadline_ns: u64) -> DeviceWords {
         DeviceWords {
             version: VERSION,
@@ -131,6 +131,7 @@ impl KernelMap {
             never: self.never,
             faults: self.faults,
             mapped: self.mapped,
+            exact: 0,
         }
     }
 }
@@ -159,9 +160,10 @@ pub struct DeviceWords {
     pub never: u64,
     pub faults: u64,
     pub mapped: u64,
+    pub exact: u64,
 }
 
-const _: () = assert!(size_of::<DeviceWords>() == 19 * 8);
+const _: () = assert!(size_of::<DeviceWords>() == 20 * 8);
 
 #[cfg(test)]
 mod tests {

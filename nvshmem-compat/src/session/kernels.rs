@@ -97,7 +97,9 @@ impl KernelSide {
     fn device_words(&self) -> Option<DeviceWords> {
         let (base, user) = (self.addresses.start, self.addresses.end - self.addresses.start);
         let (me, deadline_ns) = (self.peers.me(), self.peers.deadline_ns());
-        Some(self.map?.words(me, base, user, self.channels(), deadline_ns))
+        let exact = self.peers.pe().root().fetch_exact != 0;
+        let words = self.map?.words(me, base, user, self.channels(), deadline_ns);
+        Some(DeviceWords { exact: exact.into(), ..words })
     }
 
     /// Tells kernels where everything is.

@@ -1,6 +1,6 @@
 //! The programs on one machine: `shunt run -n 4 -- shunt soft-rdma run --nics 2 --`, on each kind of device.
 
-use super::jobs::{ALL, COMPILED, Hand, Job, RANKS, Ready, WITHOUT_MASKED};
+use super::jobs::{ALL, AMO, COMPILED, Hand, Job, RANKS, Ready, SIGNAL};
 use anyhow::{Context, Result};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -14,11 +14,12 @@ const LIMIT: &str = "150";
 /// The exit status of `timeout` where that time was over.
 const TIMED_OUT: i32 = 124;
 
-/// The compiled ones, on a kind that keeps no order by itself; and one on a kind without masked atomics. Others have
-/// scenarios and a stage of their own.
+/// The compiled ones, on a kind that keeps no order by itself; atomics of kernels, on a kind without masked ones and on
+/// one whose counts prove nothing. Others have scenarios and a stage of their own.
 pub fn compiled(ready: &Ready) -> Result<Count> {
     let mut count = on(ready, &["cx7"], COMPILED)?;
-    count += on(ready, &["vf"], WITHOUT_MASKED)?;
+    count += on(ready, &["vf"], &[SIGNAL])?;
+    count += on(ready, &["cx5"], &[AMO])?;
     Ok(count)
 }
 

@@ -59,7 +59,8 @@ const fn cuda(name: &'static str, family: &'static str) -> Job {
 const C: Job = Job { name: "c", program: Program::C };
 const RMA: Job = cuda("cuda-rma", "rma");
 const COLLECTIVE: Job = cuda("cuda-collective", "collective");
-const SIGNAL: Job = cuda("cuda-signal", "signal");
+pub const SIGNAL: Job = cuda("cuda-signal", "signal");
+pub const AMO: Job = cuda("cuda-amo", "amo");
 const MOE: Job = Job { name: "moe-low-latency", program: Program::Moe("--iters 2000") };
 const MOE_NORMAL: Job =
     Job { name: "moe-normal", program: Program::Moe("--mode normal --ranks-per-node 2 --iters 800") };
@@ -69,15 +70,13 @@ const PYTHON: Job = Job { name: "python", program: Program::Python };
 pub const SHORT: &[Job] = &[C, RMA, COLLECTIVE, MOE, MOE_NORMAL, PYTHON];
 /// What CI runs of those that are compiled, where the rest has scenarios of its own.
 pub const COMPILED: &[Job] = &[C, RMA, SIGNAL];
-/// What CI runs on NICs without masked atomics: its kernels set words of eight bytes.
-pub const WITHOUT_MASKED: &[Job] = &[SIGNAL];
 /// All there is.
 pub const ALL: &[Job] = &[
     C,
     RMA,
     COLLECTIVE,
     SIGNAL,
-    cuda("cuda-amo", "amo"),
+    AMO,
     cuda("cuda-wait", "wait"),
     cuda("cuda-order", "order"),
     cuda("cuda-qp", "qp"),

@@ -25,7 +25,13 @@ pub fn make(bless: bool) -> Result<()> {
     let read = |path: &str| {
         std::fs::read_to_string(sh::root().join(path)).with_context(|| format!("cannot read {path}"))
     };
-    let text = header(&read(LIBRARY)?, &read("kernels/src/outcome.rs")?, &read("device/src/types.rs")?)?;
+    let types = read("device/src/types.rs")?;
+    let text = header(
+        &read(LIBRARY)?,
+        &read("kernels/src/outcome.rs")?,
+        &types,
+        &read("layout/src/state/fetch.rs")?,
+    )?;
     if bless {
         std::fs::write(sh::root().join(FILE), text)?;
         println!("wrote {FILE}");
@@ -86,19 +92,17 @@ fn declarations(header: &str) -> Vec<(String, String)> {
     out
 }
 
-fn header(library: &str, outcome: &str, types: &str) -> Result<String> {
+fn header(library: &str, outcome: &str, types: &str, forms: &str) -> Result<String> {
     let mut out = String::from(HEAD);
     out.push_str("/* Faults: the low 32 bits of a failed post, or the status of a wait. */\nenum {\n");
-    let faults = between(types, "pub enum FaultKind {", "\n}")?;
-    for line in faults.lines().filter_map(|line| line.trim().strip_suffix(',')) {
-        let (name, value) =
-            line.split_once(" = ").with_context(|| format!("'{line}' is no kind of fault"))?;
-        writeln!(out, "    SHUNT_{} = {value},", upper(name))?;
-    }
+    variants(&mut out, between(types, "pub enum FaultKind {", "\n}")?)?;
     out.push_str(
         "    /* shunt_root holds no device state of this version. */\n    SHUNT_MISMATCH = 0x100,\n",
     );
     out.push_str("    /* Of shunt_test: not yet. */\n    SHUNT_PENDING = 0x101\n};\n\n");
+    out.push_str("/* Forms of an atomic, for shunt_exact. */\nenum {\n");
+    variants(&mut out, between(forms, "pub enum AmoForm {", "\n}")?)?;
+    out.push_str("};\n\n");
     out.push_str("/* The report of a fault. */\ntypedef struct shunt_report {\n");
     for line in between(outcome, "pub struct Outcome {", "\n}")?.lines().map(str::trim) {
         if let Some(comment) = line.strip_prefix("///") {
@@ -147,6 +151,15 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> Result<&'t str> {
 }
 
 /// `PeerLost` to `PEER_LOST`.
+/// The values of an enumeration.
+fn variants(out: &mut String, list: &str) -> Result<()> {
+    for line in list.lines().filter_map(|line| line.trim().strip_suffix(',')) {
+        let (name, value) = line.split_once(" = ").with_context(|| format!("'{line}' has no value"))?;
+        writeln!(out, "    SHUNT_{} = {value},", upper(name))?;
+    }
+    Ok(())
+}
+
 fn upper(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
@@ -297,7 +310,9 @@ mod tests {
         let types = "pub enum FaultKind {\n    /// Text.\n    PeerLost = 3,\n}\n";
         let outcome =
             "pub struct Outcome {\n    /// What [`STATUS_ABI_MISMATCH`] is.\n    pub status: u32,\n}\n";
-        let text = header(SOURCE, outcome, types).unwrap();
+        let forms = "pub enum AmoForm {\n    /// Adds.\n    Add32 = 1,\n}\n";
+        let text = header(SOURCE, outcome, types, forms).unwrap();
+        assert!(text.contains("SHUNT_ADD32 = 1,"), "{text}");
         assert!(text.contains("SHUNT_PEER_LOST = 3,") && text.contains("    uint32_t status;"), "{text}");
         assert!(
             text.contains("SHUNT_DEVICE uint64_t shunt_a_thread(uint32_t peer, uint64_t dst);"),
