@@ -26,6 +26,7 @@ mod refusals;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;
+mod sentences;
 mod swarm;
 mod test;
 mod tidy;

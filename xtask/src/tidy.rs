@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
 
 use crate::tidy_source::{self, Finding};
-use crate::{links, modules, words};
+use crate::{links, modules, sentences, words};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone o
 In all text: paths of one machine, names of registry hosts.
 In Markdown: relative links and anchors that lead nowhere, pages that the book lacks.
 In Markdown, messages and --help: words that are no plain English (xtask/src/words.rs).
+In README and docs: more than 18 words a sentence in the mean (xtask/src/sentences.rs).
 
   layout <- device <- kernels      layout, soft-nic/{wire,fault} <- soft-nic/hca <- soft-nic
   tools/task <- tools/* <- xtask -> none of the others
@@ -213,6 +214,7 @@ pub fn run(args: &[String]) -> Result<()> {
     }
     findings.extend(modules::check(&root, &texts)?);
     findings.extend(links::check(&root, &texts));
+    findings.extend(sentences::check(&texts));
     for finding in &findings {
         println!("{finding}");
     }
