@@ -1,6 +1,7 @@
 //! The program, run as its users run it: both ends in one process, and one a process.
 
-use std::process::{Command, Output};
+use shunt_task::ports;
+use std::process::{Command, Output, Stdio};
 
 fn transfer_bw(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
@@ -16,7 +17,10 @@ fn number(verdict: &serde_json::Value, field: &str) -> u64 {
 }
 
 fn clean(arguments: &[&str]) -> serde_json::Value {
-    let output = transfer_bw(arguments);
+    judged(transfer_bw(arguments))
+}
+
+fn judged(output: Output) -> serde_json::Value {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}{said}");
@@ -36,6 +40,25 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
         let verdict = clean(&arguments);
         assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
     }
+}
+
+#[test]
+fn two_processes_go_on_by_the_other_port() {
+    let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+    let ends = ["0", "1"].map(|rank| {
+        Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+            .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
+            .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts")
+    });
+    let [first, second] = ends.map(|end| end.wait_with_output().expect("its end"));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!((second.status.code(), second.stdout.len()), (Some(0), 0), "{said}");
+    let verdict = judged(first);
+    assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
 }
 
 #[test]
