@@ -1,8 +1,9 @@
 //! What stands between an unmodified verbs program and libibverbs, so that its reliable connections outlive a NIC.
 //!
-//! * Pure: [`request`], [`send_queue`] (the journal, and the cut), [`receive_queue`], [`words`].
-//! * The program's objects and what is kept of them: [`objects`], [`queue_pair`], [`registry`]; what it calls:
-//!   [`hooks`], [`real`], [`work_request`].
+//! * Pure: [`request`], [`record`] and [`ring`] (how one is kept), [`send_queue`] (the journal, and the cut),
+//!   [`receive_queue`], [`batch`], [`words`].
+//! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
+//!   [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
 //! * [`directory`], [`settings`], [`status`]: how processes find each other, what is asked for, what is told.
@@ -12,15 +13,21 @@
 //! library's own.
 
 pub mod agent;
+pub mod batch;
+pub mod completions;
 pub mod directory;
 pub mod endpoint;
 pub mod hooks;
+pub mod near;
 pub mod objects;
+pub mod pair_state;
 pub mod queue_pair;
 pub mod real;
 pub mod receive_queue;
+pub mod record;
 pub mod registry;
 pub mod request;
+pub mod ring;
 pub mod send_queue;
 pub mod settings;
 pub mod spare;

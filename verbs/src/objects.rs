@@ -4,12 +4,11 @@ use crate::real;
 use core::ffi::{c_int, c_uint, c_void};
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{
-    ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex,
-    ibv_wc,
+    ibv_comp_channel, ibv_context, ibv_context_ops, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex,
 };
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Address of an object of the library.
 pub struct At<T>(pub *mut T);
@@ -218,72 +217,5 @@ impl Drop for Domain {
             // SAFETY: made by this library; what was in it is gone.
             unsafe { real::ibv_dealloc_pd(domain.0) };
         }
-    }
-}
-
-/// Who gets a completion of the program's own queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Goes {
-    /// The program.
-    On,
-    /// Nobody.
-    Nowhere,
-}
-
-/// A protected queue pair, as its completion queues see it.
-pub trait Member: Send + Sync {
-    /// A completion of the program's own queue pair.
-    fn absorb(&self, wc: &ibv_wc) -> Goes;
-    /// Completions of queue pairs that stand in, and of a queue pair that is lost, which belong to a completion queue.
-    fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>);
-}
-
-/// What waits in a completion queue, and whose completions come there.
-#[derive(Default)]
-pub struct Completions {
-    /// Completions that come before those of the NIC.
-    pub ready: VecDeque<ibv_wc>,
-    /// Some of them came since the program was woken last.
-    pub fresh: bool,
-    /// Protected queue pairs by number.
-    pub members: FxHashMap<u32, Arc<dyn Member>>,
-}
-
-/// A completion queue of the program.
-pub struct CompletionQueue {
-    /// Its address.
-    pub raw: At<ibv_cq>,
-    /// Where it was made.
-    pub context: Arc<Context>,
-    /// It wakes the program.
-    pub wakes: bool,
-    /// Queue pairs whose completions do not come from the program's own queue alone.
-    pub moved: AtomicU32,
-    /// Others than the program want the lock.
-    pub wanted: AtomicU32,
-    completions: Mutex<Completions>,
-}
-
-impl CompletionQueue {
-    /// One that was made.
-    pub fn new(raw: At<ibv_cq>, context: Arc<Context>, wakes: bool) -> Self {
-        let (moved, wanted, completions) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::default());
-        Self { raw, context, wakes, moved, wanted, completions }
-    }
-
-    /// The program's way in: whoever else wants in goes first.
-    pub fn enter(&self) -> MutexGuard<'_, Completions> {
-        while self.wanted.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
-        }
-        self.completions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The agent's way in.
-    pub fn enter_first(&self) -> MutexGuard<'_, Completions> {
-        self.wanted.fetch_add(1, Ordering::AcqRel);
-        let guard = self.completions.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wanted.fetch_sub(1, Ordering::AcqRel);
-        guard
     }
 }

@@ -1,114 +1,24 @@
 //! A reliable queue pair of the program: where its two directions run, and what has not completed.
 
-use crate::objects::{At, CompletionQueue, Context, Domain, Goes, Member};
+use crate::batch::Batch;
+use crate::completions::{CompletionQueue, Goes, Member, Tally};
+use crate::objects::{At, Context, Domain};
+use crate::pair_state::{Held, On, State, Track, WAKE, is_the_programs};
 use crate::receive_queue::ReceiveQueue;
-use crate::request::{Kind, Request};
+use crate::request::Kind;
 use crate::send_queue::{Done, SendQueue};
 use crate::settings::settings;
-use crate::spare::{Keys, Spare};
+use crate::spare::Spare;
+use parking_lot::{Mutex as Lock, MutexGuard};
 use shunt_mlx5_sys::{
     IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_recv_wr, ibv_send_wr, ibv_wc,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_cap,
+    ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-
-/// Where one direction runs.
-#[derive(Clone, Default)]
-pub enum On {
-    /// On the program's own queue pair.
-    #[default]
-    Own,
-    /// Nowhere: it is being moved.
-    Nowhere,
-    /// On one that stands in.
-    Spare(Track),
-}
-
-impl On {
-    /// The queue pair that stands in.
-    pub const fn spare(&self) -> Option<&Track> {
-        match self {
-            Self::Spare(track) => Some(track),
-            _ => None,
-        }
-    }
-
-    /// True on the program's own.
-    pub const fn is_own(&self) -> bool {
-        matches!(self, Self::Own)
-    }
-}
-
-/// A queue pair that stands in, and where the counts of both begin.
-#[derive(Clone)]
-pub struct Track {
-    /// The path's key.
-    pub key: usize,
-    /// The queue pair.
-    pub queue: Arc<Spare>,
-    /// The first request on it, by number.
-    pub first_number: u64,
-    /// The same by its index on that queue pair.
-    pub first_index: u64,
-}
-
-/// What the program connected it with.
-#[derive(Clone, Copy, Default)]
-pub struct Connection {
-    /// The attributes, gathered.
-    pub attr: ibv_qp_attr,
-    /// Its own GID.
-    pub gid: [u8; 16],
-    /// It was moved to RTS.
-    pub sends: bool,
-}
-
-/// What changes.
-#[derive(Default)]
-pub struct State {
-    /// What was posted to send.
-    pub sends: SendQueue,
-    /// What was posted to receive.
-    pub receives: ReceiveQueue,
-    /// Where it sends.
-    pub send_on: On,
-    /// Where it receives.
-    pub recv_on: On,
-    /// Requests are kept back: the queue pair that they would go to is being fenced.
-    pub closed: bool,
-    /// It is not protected, and why.
-    pub passing: Option<&'static str>,
-    /// No path is left: what is outstanding ends in errors.
-    pub lost: bool,
-    /// The error was told.
-    pub lost_told: bool,
-    /// A completion of the program's own queue pair said that something is wrong.
-    pub own_failed: bool,
-    /// The program's own queue pair is in ERR at its NIC, and stays there.
-    pub own_fenced: bool,
-    /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
-    pub waking: [bool; 2],
-    /// One of a queue pair that stands in did: for which path and incarnation that was made.
-    pub spare_failed: Option<(usize, u32)>,
-    /// The first such completion.
-    pub first_error: Option<ibv_wc>,
-    /// Both ends know each other, and a backup is being made.
-    pub armed: bool,
-    /// Keys of the peer's memory on its rails.
-    pub keys: Arc<RwLock<Keys>>,
-    /// What it was connected with.
-    pub connection: Connection,
-    /// Times that it moved.
-    pub switches: u32,
-    /// Requests that were posted again.
-    pub replayed: u64,
-    /// What `ibv_wr_start` began, and the request that is being put together.
-    pub batch: Vec<Request>,
-}
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A reliable queue pair of the program.
 pub struct QueuePair {
@@ -136,16 +46,29 @@ pub struct QueuePair {
     pub batching: AtomicBool,
     /// `ibv_wr_*` of it lead here.
     pub extended: AtomicBool,
-    state: Mutex<State>,
+    /// What they have put together.
+    pub batch: Lock<Batch>,
+    /// What the provider posts by.
+    pub post_send: PostSend,
+    /// The same of receives.
+    pub post_recv: PostRecv,
+    tally: Arc<Tally>,
+    state: Lock<State>,
 }
 
-/// Numbers of the request and the receive that are posted to wake the program: both are flushed.
-const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+/// `post_send` of a provider.
+pub type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+/// `post_recv` of a provider.
+pub type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
 
-/// True for errors that another path would not cure: the program's own.
-const fn is_the_programs(status: u32) -> bool {
-    // Local length, operation, protection, binding, access; what the responder refuses.
-    matches!(status, 1 | 2 | 3 | 4 | 6 | 7 | 8 | 9 | 10 | 11 | 15)
+/// For a provider that has none.
+unsafe extern "C" fn no_post_send(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> i32 {
+    libc::EOPNOTSUPP
+}
+
+/// The same of receives.
+unsafe extern "C" fn no_post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *mut ibv_recv_wr) -> i32 {
+    libc::EOPNOTSUPP
 }
 
 impl QueuePair {
@@ -159,7 +82,14 @@ impl QueuePair {
         all_signaled: bool,
     ) -> Self {
         let context = domain.context.clone();
-        let state = State { sends: SendQueue::new(settings().answers), ..State::default() };
+        let state = State {
+            sends: SendQueue::new(settings().answers, all_signaled, cap.max_send_wr as usize),
+            receives: ReceiveQueue::new(cap.max_recv_wr as usize),
+            straight: [true; 2],
+            ..State::default()
+        };
+        let post_send = context.ops.post_send.unwrap_or(no_post_send);
+        let post_recv = context.ops.post_recv.unwrap_or(no_post_recv);
         Self {
             id,
             raw: RwLock::new(Some(raw)),
@@ -173,13 +103,48 @@ impl QueuePair {
             spares: Mutex::default(),
             batching: AtomicBool::new(false),
             extended: AtomicBool::new(false),
-            state: Mutex::new(state),
+            batch: Lock::default(),
+            post_send,
+            post_recv,
+            tally: Arc::default(),
+            state: Lock::new(state),
         }
     }
 
     /// Its state.
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn state(&self) -> Held<'_> {
+        let mut state = self.state.lock();
+        state.settle(&self.tally);
+        Held(state)
+    }
+
+    /// The same for who only posts to the program's own queue pair: not up to date. None if requests do not go there.
+    #[inline]
+    pub fn straight_sends(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        state.straight[0].then_some(state)
+    }
+
+    /// The same of receives.
+    #[inline]
+    pub fn straight_receives(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        state.straight[1].then_some(state)
+    }
+
+    /// Makes room in the journals: first by what is complete.
+    #[cold]
+    pub fn make_room(&self, state: &mut State) {
+        state.settle(&self.tally);
+        state.sends.make_room();
+    }
+
+    /// True if the newest completions are those of the newest requests, and receives, that are known to be complete.
+    /// Of requests if their completion queue was entered, and so of receives. The state is up to date.
+    pub fn fits(&self, state: &State, receives: bool) -> bool {
+        let known = if receives { state.receives.newest_done() } else { state.sends.newest_done() };
+        let lane = usize::from(receives);
+        state.settled[lane] == 0 || known == self.tally.newest(lane)
     }
 
     /// Nobody is between `ibv_wr_start` and its end until [`QueuePair::end_batch`].
@@ -196,8 +161,8 @@ impl QueuePair {
 
     /// From now on completions come from elsewhere as well.
     pub fn mark_moved(&self) {
-        self.send_cq.moved.fetch_add(1, Ordering::AcqRel);
-        self.recv_cq.moved.fetch_add(1, Ordering::AcqRel);
+        self.send_cq.mark_moved();
+        self.recv_cq.mark_moved();
     }
 
     /// The program may sleep until one of its queues has something for it.
@@ -239,7 +204,7 @@ impl QueuePair {
         };
         let mut bad = null_mut();
         // SAFETY: the caller holds the queue pair; the request is ours.
-        self.context.ops.post_send.is_some_and(|post| unsafe { post(own.0, &raw mut wr, &raw mut bad) } == 0)
+        unsafe { (self.post_send)(own.0, &raw mut wr, &raw mut bad) == 0 }
     }
 
     /// The same of a receive.
@@ -247,7 +212,7 @@ impl QueuePair {
         let mut wr = ibv_recv_wr { wr_id: WAKE[1], ..ibv_recv_wr::default() };
         let mut bad = null_mut();
         // SAFETY: as above.
-        self.context.ops.post_recv.is_some_and(|post| unsafe { post(own.0, &raw mut wr, &raw mut bad) } == 0)
+        unsafe { (self.post_recv)(own.0, &raw mut wr, &raw mut bad) == 0 }
     }
 
     fn sent(&self, state: &mut State, track: &Track, wc: &ibv_wc, to: &mut VecDeque<ibv_wc>) {
@@ -263,8 +228,8 @@ impl QueuePair {
                 Err(_) => state.spare_failed = Some(track.queue.made_for),
             },
             status if is_the_programs(status) => {
-                if let Some(request) = state.sends.get(number) {
-                    state.first_error = Some(ibv_wc { wr_id: request.wr_id, qp_num: self.qpn, ..*wc });
+                if let Some(wr_id) = state.sends.wr_id(number) {
+                    state.first_error = Some(ibv_wc { wr_id, qp_num: self.qpn, ..*wc });
                 }
                 state.lost = true;
             }
@@ -327,48 +292,45 @@ impl QueuePair {
             let keys = state.keys.read().unwrap_or_else(PoisonError::into_inner);
             while let Some((request, executed)) = state.sends.peek() {
                 let number = state.sends.next();
-                if !track.queue.post_send(&self.domain, &keys, number, request, executed) {
+                if !track.queue.post_send(&self.domain, &keys, number, &request, executed) {
                     break;
                 }
-                state.sends.given();
+                state.sends.given(1);
             }
         }
         if let On::Spare(track) = &state.recv_on {
             while let Some(receive) = state.receives.peek() {
-                if !track.queue.post_receive(&self.domain, receive) {
+                if !track.queue.post_receive(&self.domain, &receive) {
                     break;
                 }
-                state.receives.given();
+                state.receives.given(1);
             }
         }
     }
 }
 
 impl Member for QueuePair {
-    fn absorb(&self, wc: &ibv_wc) -> Goes {
+    fn absorb(&self, wc: &ibv_wc) -> (Goes, bool) {
         let mut state = self.state();
         if state.woke(wc) {
-            return Goes::Nowhere;
+            return (Goes::Nowhere, false);
         }
         if state.passing.is_some() {
-            return Goes::On;
+            return (Goes::On, false);
         }
         if state.lost {
-            return Goes::Nowhere;
+            return (Goes::Nowhere, false);
         }
         if wc.status != IBV_WC_SUCCESS {
-            return state.failed(wc);
+            return (state.failed(wc), false);
         }
         let received = wc.opcode & IBV_WC_RECV != 0;
-        let (there, fits) = match received {
-            true if state.recv_on.is_own() => (true, state.receives.take() == Some(wc.wr_id)),
-            false if state.send_on.is_own() => (true, state.sends.signaled_done(wc.wr_id).is_ok()),
-            _ => (false, true),
-        };
-        if there && !fits {
-            state.pass("its completions were not those of what it posted through ibv_post_send");
-        }
-        if there { Goes::On } else { Goes::Nowhere }
+        let there = if received { state.recv_on.is_own() } else { state.send_on.is_own() };
+        (if there { Goes::On } else { Goes::Nowhere }, there)
+    }
+
+    fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 
     fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>) {
@@ -387,42 +349,5 @@ impl Member for QueuePair {
             let queue = track.queue.clone();
             queue.poll_receives(|wc| self.received(&mut state, &queue, wc, to));
         }
-    }
-}
-
-impl State {
-    /// It is not protected from now on. Only while both directions are on the program's own queue pair.
-    pub fn pass(&mut self, why: &'static str) {
-        self.passing.get_or_insert(why);
-    }
-
-    /// True while everything is on the program's own queue pair and nothing is being moved.
-    pub const fn is_at_home(&self) -> bool {
-        self.send_on.is_own() && self.recv_on.is_own() && !self.closed && !self.lost
-    }
-
-    /// Takes a completion of what was posted to wake the program. True if this is one.
-    fn woke(&mut self, wc: &ibv_wc) -> bool {
-        let flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
-        let which = WAKE.iter().position(|number| flushed && *number == wc.wr_id);
-        which.is_some_and(|which| std::mem::take(&mut self.waking[which]))
-    }
-
-    fn failed(&mut self, wc: &ibv_wc) -> Goes {
-        let over = !self.send_on.is_own() && !self.recv_on.is_own();
-        if over {
-            return Goes::Nowhere;
-        }
-        if self.is_at_home() && is_the_programs(wc.status) {
-            self.pass("an error of the program's own");
-            return Goes::On;
-        }
-        if !self.armed && self.is_at_home() {
-            self.pass("it failed before a backup was ready");
-            return Goes::On;
-        }
-        self.first_error.get_or_insert(*wc);
-        self.own_failed = true;
-        Goes::Nowhere
     }
 }

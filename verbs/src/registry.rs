@@ -1,12 +1,14 @@
 //! The program's objects by their addresses.
 
-use crate::objects::{CompletionQueue, Context, Domain};
+use crate::completions::CompletionQueue;
+use crate::near::Near;
+use crate::objects::{Context, Domain};
 use crate::queue_pair::QueuePair;
 use rustc_hash::FxHashMap;
-use shunt_mlx5_sys::{ibv_context, ibv_qp};
+use shunt_mlx5_sys::{ibv_context, ibv_cq, ibv_qp};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Everything that is known, by address. The program chooses no key, and each call looks one up: a cheap hash.
+/// Everything that is known, by address. The program chooses no key: a cheap hash.
 #[derive(Default)]
 pub struct Objects {
     /// Contexts.
@@ -14,9 +16,64 @@ pub struct Objects {
     /// Protection domains.
     pub domains: FxHashMap<usize, Arc<Domain>>,
     /// Completion queues.
-    pub queues: FxHashMap<usize, Arc<CompletionQueue>>,
+    queues: FxHashMap<usize, Arc<CompletionQueue>>,
     /// Queue pairs that are protected, or may be.
-    pub pairs: FxHashMap<usize, Arc<QueuePair>>,
+    pairs: FxHashMap<usize, Arc<QueuePair>>,
+}
+
+/// The same for each call that posts or polls.
+static PAIRS: Near<QueuePair> = Near::empty();
+static QUEUES: Near<CompletionQueue> = Near::empty();
+
+impl Objects {
+    /// A queue pair is made.
+    pub fn put_pair(&mut self, at: *mut ibv_qp, pair: Arc<QueuePair>) {
+        PAIRS.put(at.addr(), &pair);
+        self.pairs.insert(at.addr(), pair);
+    }
+
+    /// It is to be destroyed.
+    pub fn take_pair(&mut self, at: *mut ibv_qp) -> Option<Arc<QueuePair>> {
+        PAIRS.remove(at.addr());
+        self.pairs.remove(&at.addr())
+    }
+
+    /// A completion queue is made.
+    pub fn put_queue(&mut self, at: *mut ibv_cq, queue: Arc<CompletionQueue>) {
+        QUEUES.put(at.addr(), &queue);
+        self.queues.insert(at.addr(), queue);
+    }
+
+    /// It was destroyed.
+    pub fn take_queue(&mut self, at: *mut ibv_cq) {
+        QUEUES.remove(at.addr());
+        self.queues.remove(&at.addr());
+    }
+
+    /// The completion queue at an address.
+    pub fn queue(&self, at: *mut ibv_cq) -> Option<Arc<CompletionQueue>> {
+        self.queues.get(&at.addr()).cloned()
+    }
+}
+
+/// The queue pair at an address, if it is protected and has its place; [`pair`] finds others.
+///
+/// # Safety
+/// The program has it as long as the answer is used.
+#[inline]
+pub unsafe fn near_pair<'a>(at: *mut ibv_qp) -> Option<&'a QueuePair> {
+    // SAFETY: who destroys it removes it, and by the caller does not while the answer is used.
+    unsafe { PAIRS.find(at.addr()) }
+}
+
+/// The same of completion queues and [`queue`].
+///
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn near_queue<'a>(at: *mut ibv_cq) -> Option<&'a CompletionQueue> {
+    // SAFETY: as above.
+    unsafe { QUEUES.find(at.addr()) }
 }
 
 static OBJECTS: RwLock<Option<Objects>> = RwLock::new(None);
@@ -41,4 +98,9 @@ pub fn pair(at: *mut ibv_qp) -> Option<Arc<QueuePair>> {
 /// The context at an address.
 pub fn context(at: *mut ibv_context) -> Option<Arc<Context>> {
     with(|objects| objects.contexts.get(&at.addr()).cloned())
+}
+
+/// The completion queue at an address.
+pub fn queue(at: *mut ibv_cq) -> Option<Arc<CompletionQueue>> {
+    with(|objects| objects.queue(at))
 }

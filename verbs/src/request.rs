@@ -1,7 +1,8 @@
-//! A work request as the journal keeps it: what it takes to post it again on another queue pair. Pure.
+//! A work request with all that it takes to post it again on another queue pair. Pure.
 
-/// A local buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A local buffer, laid out as libibverbs does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// First byte.
     pub address: u64,

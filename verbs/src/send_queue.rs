@@ -9,8 +9,9 @@
 //! [`Answers::Needed`] the queue stands there, and the program gets an error for it. By [`Answers::Unread`] it counts
 //! as done.
 
+use crate::record::{Beside, Record};
 use crate::request::{Kind, Request};
-use std::collections::VecDeque;
+use crate::ring::Ring;
 
 /// Counts of a queue pair have so many bits.
 const MASK: u64 = 0xff_ffff;
@@ -22,12 +23,6 @@ pub struct Done {
     pub wr_id: u64,
     /// What the request did.
     pub kind: Kind,
-}
-
-struct Entry {
-    request: Request,
-    /// The other end has executed it.
-    executed: bool,
 }
 
 /// What an atomic without its answer is to the program.
@@ -44,15 +39,27 @@ pub enum Answers {
 #[derive(Default)]
 pub struct SendQueue {
     answers: Answers,
+    /// Every request is signaled, whatever its flags say.
+    all_signaled: bool,
     /// The program has posted an atomic.
     atomics: bool,
-    entries: VecDeque<Entry>,
+    records: Ring<Record>,
+    /// What records have no room for, by the same numbers; none before the first that needs it.
+    beside: Ring<Beside>,
     /// Number of the oldest entry.
     first: u64,
     /// Number of the next that is to be given to a NIC.
     next: u64,
+    /// Number that the next entry gets.
+    end: u64,
+    /// The first number that there is no room for, as it was when room was made last.
+    limit: u64,
+    /// The other end has executed all before this number.
+    executed: u64,
     /// Messages that were executed and consumed a receive of the other end.
     two_sided: u64,
+    /// The program's number for the newest signaled request that completed on its own queue pair.
+    newest_done: u64,
 }
 
 /// A count that cannot be: the queue pair told something else than what was posted.
@@ -60,9 +67,9 @@ pub struct SendQueue {
 pub struct Impossible;
 
 impl SendQueue {
-    /// An empty one.
-    pub fn new(answers: Answers) -> Self {
-        Self { answers, ..Self::default() }
+    /// An empty one, for so many requests at first.
+    pub fn new(answers: Answers, all_signaled: bool, depth: usize) -> Self {
+        Self { answers, all_signaled, records: Ring::new(depth), beside: Ring::new(depth), ..Self::default() }
     }
 
     /// True once the program has posted an atomic.
@@ -78,11 +85,12 @@ impl SendQueue {
 
     /// True if the oldest request is an atomic whose answer is lost and needed: nothing behind it can complete.
     pub fn answer_is_lost(&self) -> bool {
-        self.entries.front().is_some_and(|entry| self.stands_at(entry))
+        !self.is_empty() && self.stands_at(self.first)
     }
 
-    fn stands_at(&self, entry: &Entry) -> bool {
-        entry.executed && entry.request.kind.is_atomic() && self.answers == Answers::Needed
+    fn stands_at(&self, number: u64) -> bool {
+        let executed = number < self.executed;
+        executed && self.answers == Answers::Needed && self.records.get(number).is_atomic()
     }
 
     /// Number of the oldest request that is not complete.
@@ -96,18 +104,18 @@ impl SendQueue {
     }
 
     /// Number that the next request of the program gets.
-    pub fn end(&self) -> u64 {
-        self.first + self.entries.len() as u64
+    pub const fn end(&self) -> u64 {
+        self.end
     }
 
     /// Requests that are not complete, as far as the program can know.
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    pub const fn len(&self) -> usize {
+        (self.end - self.first) as usize
     }
 
     /// True if every request is complete.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.end == self.first
     }
 
     /// Messages so far that consumed a receive of the other end.
@@ -115,50 +123,114 @@ impl SendQueue {
         self.two_sided
     }
 
-    /// The program posts one.
-    pub fn push(&mut self, request: Request) {
-        self.atomics |= request.kind.is_atomic();
-        self.entries.push_back(Entry { request, executed: false });
+    /// The program's number for the newest signaled request that completed on its own queue pair.
+    pub const fn newest_done(&self) -> u64 {
+        self.newest_done
     }
 
-    /// Takes the newest one back, which no NIC has taken.
-    pub fn unpush(&mut self) {
-        if self.next < self.end() {
-            self.entries.pop_back();
+    /// True if there is room for the next request. If not, there may be after [`SendQueue::make_room`] without more
+    /// memory.
+    #[inline]
+    pub const fn has_room(&self) -> bool {
+        self.end != self.limit
+    }
+
+    /// Makes room.
+    #[cold]
+    pub fn make_room(&mut self) {
+        if self.end - self.first == self.records.room() {
+            self.records.grow(self.first, self.end);
+            if self.beside.room() > 0 {
+                self.beside.grow(self.first, self.end);
+            }
         }
+        self.limit = self.first + self.records.room();
+    }
+
+    /// The program posts one that is plain: where it goes. There is room.
+    #[inline]
+    pub fn push_plain(&mut self) -> &mut Record {
+        self.end += 1;
+        self.records.get_mut(self.end - 1)
+    }
+
+    /// The program posts one; `fill` says what is beside it.
+    pub fn push(&mut self, record: Record, fill: impl FnOnce(&mut Beside)) {
+        self.make_room();
+        if !record.is_plain() {
+            while self.beside.room() < self.records.room() {
+                self.beside.grow(self.first, self.end);
+            }
+            fill(self.beside.get_mut(self.end));
+        }
+        self.atomics |= record.is_atomic();
+        *self.push_plain() = record;
+    }
+
+    /// Takes back what no NIC has got.
+    pub const fn take_back(&mut self) {
+        self.end = self.next;
     }
 
     /// The next request that a NIC is to get, and whether the other end has executed it. None goes past an atomic whose
     /// answer is lost and needed.
-    pub fn peek(&self) -> Option<(&Request, bool)> {
-        let entry = self.entries.get(usize::try_from(self.next - self.first).ok()?)?;
-        (!self.stands_at(entry)).then_some((&entry.request, entry.executed))
+    pub fn peek(&self) -> Option<(Request, bool)> {
+        let number = self.next;
+        if number >= self.end || self.stands_at(number) {
+            return None;
+        }
+        let beside = (self.beside.room() > 0).then(|| self.beside.get(number));
+        Some((self.records.get(number).request(beside)?, number < self.executed))
     }
 
-    /// A NIC has taken it.
-    pub fn given(&mut self) {
-        self.next = (self.next + 1).min(self.end());
+    /// NICs have taken so many more.
+    pub fn given(&mut self, count: u64) {
+        self.next = (self.next + count).min(self.end);
     }
 
-    fn pop(&mut self) -> Option<Done> {
-        let Entry { request, executed } = self.entries.pop_front()?;
+    /// They have taken all.
+    #[inline]
+    pub const fn all_given(&mut self) {
+        self.next = self.end;
+    }
+
+    fn is_signaled(&self, record: &Record) -> bool {
+        self.all_signaled || record.is_signaled()
+    }
+
+    fn pop(&mut self) -> Record {
+        let record = *self.records.get(self.first);
+        self.two_sided += u64::from(self.first >= self.executed && record.is_two_sided());
         self.first += 1;
         self.next = self.next.max(self.first);
-        self.two_sided += u64::from(!executed && request.kind.is_two_sided());
-        request.signaled.then_some(Done { wr_id: request.wr_id, kind: request.kind })
+        record
     }
 
-    /// The NIC completed the oldest signaled request, and all before it.
+    fn pop_done(&mut self) -> Option<Done> {
+        let record = self.pop();
+        let kind = record.kind().filter(|_| self.is_signaled(&record))?;
+        Some(Done { wr_id: record.wr_id, kind })
+    }
+
+    /// The program's own NIC completed so many more signaled requests, the oldest, and all before the last of them.
     ///
     /// # Errors
-    /// That is not the one that the completion names, or was not given to a NIC.
-    pub fn signaled_done(&mut self, wr_id: u64) -> Result<(), Impossible> {
-        let at = self.entries.iter().position(|entry| entry.request.signaled).ok_or(Impossible)?;
-        if self.entries[at].request.wr_id != wr_id || self.first + at as u64 >= self.next {
-            return Err(Impossible);
+    /// So many were not given to it.
+    pub fn signaled_done(&mut self, mut count: u64) -> Result<(), Impossible> {
+        let (mut first, mut two_sided, mut newest) = (self.first, 0, self.newest_done);
+        while count > 0 && first < self.next {
+            let record = self.records.get(first);
+            if self.is_signaled(record) {
+                newest = record.wr_id;
+                count -= 1;
+            }
+            two_sided += u64::from(record.is_two_sided());
+            first += 1;
         }
-        (0..=at).for_each(|_| _ = self.pop());
-        Ok(())
+        // Nothing is cut while the program's own queue pair completes requests, so none of these was counted.
+        (self.first, self.newest_done) = (first, newest);
+        self.two_sided += two_sided;
+        if count == 0 { Ok(()) } else { Err(Impossible) }
     }
 
     /// The NIC completed the request of this number, and all before it: what the program is to see.
@@ -169,13 +241,12 @@ impl SendQueue {
         if number < self.first || number >= self.next {
             return Err(Impossible);
         }
-        Ok((self.first..=number).filter_map(|_| self.pop()).collect())
+        Ok((self.first..=number).filter_map(|_| self.pop_done()).collect())
     }
 
-    /// The request of this number, if it is not complete.
-    pub fn get(&self, number: u64) -> Option<&Request> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.entries.get(at).map(|entry| &entry.request)
+    /// The program's number for the request of this number, if that is not complete.
+    pub fn wr_id(&self, number: u64) -> Option<u64> {
+        (self.first..self.end).contains(&number).then(|| self.records.get(number).wr_id)
     }
 
     /// The peer executed `executed` messages (24 bits) of a queue pair on which request `first_number` had index
@@ -196,27 +267,25 @@ impl SendQueue {
         if self.first < first_number || cut > self.next {
             return Err(Impossible);
         }
-        for entry in self.entries.iter_mut().take((cut - self.first) as usize) {
-            self.two_sided += u64::from(!entry.executed && entry.request.kind.is_two_sided());
-            entry.executed = true;
+        for number in self.first.max(self.executed)..cut {
+            self.two_sided += u64::from(self.records.get(number).is_two_sided());
         }
+        self.executed = self.executed.max(cut);
         self.next = self.first;
         let mut seen = Vec::new();
-        let is_over = |queue: &Self| {
-            let done = |entry: &Entry| entry.executed && entry.request.kind != Kind::Read;
-            queue.entries.front().is_some_and(|entry| done(entry) && !queue.stands_at(entry))
-        };
-        while is_over(self) {
-            seen.extend(self.pop());
+        while self.first < self.executed
+            && !self.records.get(self.first).is_read()
+            && !self.stands_at(self.first)
+        {
+            seen.extend(self.pop_done());
         }
         Ok(seen)
     }
 
     /// Gives everything up: numbers of the requests that were not complete, in order.
     pub fn give_up(&mut self) -> Vec<u64> {
-        let ids: Vec<u64> = self.entries.drain(..).map(|entry| entry.request.wr_id).collect();
-        self.first += ids.len() as u64;
-        self.next = self.first;
+        let ids = (self.first..self.end).map(|number| self.records.get(number).wr_id).collect();
+        (self.first, self.next) = (self.end, self.end);
         ids
     }
 }
@@ -225,18 +294,22 @@ impl SendQueue {
 mod tests {
     use super::*;
     use crate::request::Data;
+    use shunt_mlx5_sys::{IBV_SEND_INLINE, IBV_SEND_SIGNALED};
 
-    fn request(wr_id: u64, kind: Kind, signaled: bool) -> Request {
-        let data = Data::Inline(vec![wr_id as u8]);
-        Request { wr_id, kind, signaled, fence: false, solicited: false, remote: 0, rkey: 0, data }
+    /// Posts one, with a byte of inline data, and gives it to a NIC.
+    fn post(queue: &mut SendQueue, wr_id: u64, kind: Kind, signaled: bool) {
+        let flags = IBV_SEND_INLINE | if signaled { IBV_SEND_SIGNALED } else { 0 };
+        let mut record = Record::new(wr_id, kind, (0, 0));
+        (record.words.count, record.words.flags) = (1, flags);
+        queue.push(record, |beside| beside.bytes = vec![wr_id as u8]);
+        queue.given(1);
     }
 
     /// Requests 10, 11, .. of these kinds, all signaled and given to a NIC.
     fn queue(kinds: &[Kind]) -> SendQueue {
         let mut queue = SendQueue::default();
         for (n, kind) in kinds.iter().enumerate() {
-            queue.push(request(10 + n as u64, *kind, true));
-            queue.given();
+            post(&mut queue, 10 + n as u64, *kind, true);
         }
         queue
     }
@@ -251,13 +324,13 @@ mod tests {
     #[test]
     fn what_was_executed_is_seen_once_and_the_rest_is_posted_again_in_order() {
         let mut queue = queue(&[SEND, WRITE, SEND, WRITE, SEND]);
-        assert_eq!(queue.signaled_done(10), Ok(()));
+        assert_eq!(queue.signaled_done(1), Ok(()));
         assert_eq!(ids(&queue.cut(3, 0, 0).unwrap()), [11, 12]);
         assert_eq!((queue.first(), queue.next(), queue.two_sided()), (3, 3, 2));
         assert_eq!(queue.peek().map(|(request, executed)| (request.wr_id, executed)), Some((13, false)));
-        queue.given();
+        queue.given(1);
         assert_eq!(queue.peek().map(|(request, _)| request.wr_id), Some(14));
-        queue.given();
+        queue.given(1);
         assert_eq!(ids(&queue.numbered_done(4).unwrap()), [13, 14]);
         assert_eq!((queue.two_sided(), queue.is_empty()), (3, true));
     }
@@ -269,7 +342,7 @@ mod tests {
         let mut posted = Vec::new();
         while let Some((request, executed)) = queue.peek() {
             posted.push((request.wr_id, executed));
-            queue.given();
+            queue.given(1);
         }
         assert_eq!(posted, [(11, true), (12, true), (13, false)]);
         assert_eq!(queue.two_sided(), 1, "counted when it was executed, not when it is complete");
@@ -282,7 +355,7 @@ mod tests {
     #[test]
     fn an_atomic_is_done_once_or_posted_again_or_its_answer_is_lost() {
         let mut queue = queue(&[ADD, WRITE, ADD, SEND, ADD]);
-        assert_eq!(queue.signaled_done(10), Ok(()), "executed and answered");
+        assert_eq!(queue.signaled_done(1), Ok(()), "executed and answered");
         assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![11], true));
         assert_eq!(queue.peek(), None, "nothing goes past it");
         assert!(queue.needs_answers());
@@ -291,17 +364,16 @@ mod tests {
 
     #[test]
     fn an_atomic_whose_answer_nobody_reads_is_done_when_it_was_executed() {
-        let mut queue = SendQueue::new(Answers::Unread);
+        let mut queue = SendQueue::new(Answers::Unread, false, 0);
         for (n, kind) in [ADD, Kind::Read, Kind::CompareSwap(1, 2), ADD].into_iter().enumerate() {
-            queue.push(request(10 + n as u64, kind, true));
-            queue.given();
+            post(&mut queue, 10 + n as u64, kind, true);
         }
         assert!(!queue.needs_answers());
         assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![10], false));
         let mut posted = Vec::new();
         while let Some((request, executed)) = queue.peek() {
             posted.push((request.wr_id, executed));
-            queue.given();
+            queue.given(1);
         }
         assert_eq!(posted, [(11, true), (12, true), (13, false)], "only the last is an atomic once more");
         assert_eq!(ids(&queue.numbered_done(3).unwrap()), [11, 12, 13]);
@@ -312,7 +384,7 @@ mod tests {
         let mut queue = queue(&[Kind::Read, ADD, SEND]);
         assert_eq!((ids(&queue.cut(3, 0, 0).unwrap()), queue.answer_is_lost()), (vec![], false));
         assert_eq!(queue.peek().map(|(request, _)| request.wr_id), Some(10));
-        queue.given();
+        queue.given(1);
         assert_eq!(queue.peek(), None);
         assert_eq!(queue.numbered_done(0).map(|seen| ids(&seen)), Ok(vec![10]));
         assert!(queue.answer_is_lost());
@@ -322,7 +394,7 @@ mod tests {
     fn a_count_of_another_queue_pair_is_refused() {
         assert_eq!(queue(&[SEND, SEND]).cut(3, 0, 0), Err(Impossible), "more than was posted");
         let mut older = queue(&[SEND, SEND]);
-        assert_eq!(older.signaled_done(10), Ok(()));
+        assert_eq!(older.signaled_done(1), Ok(()));
         assert_eq!(older.cut(0, 0, 0), Err(Impossible), "less than is known to be complete");
     }
 
@@ -339,12 +411,57 @@ mod tests {
     fn a_completion_covers_what_was_not_signaled_before_it() {
         let mut queue = SendQueue::default();
         for (wr_id, signaled) in [(1, false), (2, true), (3, false), (4, true)] {
-            queue.push(request(wr_id, SEND, signaled));
-            queue.given();
+            post(&mut queue, wr_id, SEND, signaled);
         }
-        assert_eq!(queue.signaled_done(4), Err(Impossible), "2 comes first");
-        assert_eq!((queue.signaled_done(2), queue.first()), (Ok(()), 2));
+        assert_eq!((queue.signaled_done(1), queue.newest_done(), queue.first()), (Ok(()), 2, 2));
         assert_eq!(ids(&queue.cut(3, 0, 0).unwrap()), [0; 0], "3 wants no completion");
         assert_eq!(queue.give_up(), [4]);
+        assert_eq!(queue.signaled_done(1), Err(Impossible), "nothing is left");
+    }
+
+    #[test]
+    fn what_is_beside_a_record_comes_later_than_records() {
+        let mut queue = SendQueue::new(Answers::Needed, false, 2);
+        let mut plain = Record::new(1, WRITE, (0, 7));
+        plain.words.count = 1;
+        queue.push(plain, |_| panic!("nothing is beside it"));
+        queue.given(1);
+        post(&mut queue, 2, WRITE, true);
+        queue.next = queue.first;
+        assert!(queue.peek().is_some_and(|(request, _)| matches!(request.data, Data::Pieces(_))));
+        queue.given(1);
+        assert!(queue.peek().is_some_and(|(request, _)| request.data == Data::Inline(vec![2])));
+    }
+
+    #[test]
+    fn memory_is_used_again_and_grows_where_it_must() {
+        let mut queue = SendQueue::new(Answers::Needed, false, 4);
+        assert!(!queue.has_room(), "made when it is needed");
+        for turn in 0..3 {
+            (0..3).for_each(|at| post(&mut queue, turn * 10 + at, WRITE, true));
+            assert_eq!((queue.signaled_done(3), queue.newest_done()), (Ok(()), turn * 10 + 2));
+        }
+        assert_eq!(queue.records.room(), 4);
+        for wr_id in 0..9 {
+            let mut plain = Record::new(wr_id, WRITE, (wr_id, 7));
+            plain.words.count = 1;
+            if wr_id % 2 == 0 {
+                queue.push(plain, |_| panic!("nothing is beside it"));
+            } else {
+                post(&mut queue, wr_id, WRITE, true);
+            }
+        }
+        assert_eq!((queue.records.room(), queue.len()), (16, 9));
+        queue.next = queue.first;
+        for wr_id in 0..9 {
+            let (request, executed) = queue.peek().unwrap();
+            assert_eq!((request.wr_id, executed), (wr_id, false));
+            let inline = wr_id % 2 == 1;
+            assert_eq!(matches!(&request.data, Data::Inline(bytes) if **bytes == [wr_id as u8]), inline);
+            queue.given(1);
+        }
+        queue.push(Record::new(77, SEND, (0, 0)), |_| {});
+        queue.take_back();
+        assert_eq!((queue.peek(), queue.len()), (None, 9));
     }
 }

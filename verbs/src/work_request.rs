@@ -1,36 +1,58 @@
-//! A request of the journal as libibverbs' work request.
+//! A request of the journal as libibverbs' work request, and the other way round.
 
-use crate::request::Kind;
-use shunt_mlx5_sys::{
-    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_send_wr,
+use crate::record::{Record, Words};
+use crate::request::{Kind, Piece};
+use core::ffi::c_int;
+use core::mem::offset_of;
+use shunt_mlx5_sys::{ibv_send_wr, ibv_sge};
+
+/// A record and libibverbs agree on what a buffer is, and on a row of words of a request.
+const _: () = {
+    assert!(size_of::<Piece>() == size_of::<ibv_sge>() && align_of::<Piece>() == align_of::<ibv_sge>());
+    assert!(offset_of!(Piece, length) == offset_of!(ibv_sge, length));
+    assert!(offset_of!(Piece, lkey) == offset_of!(ibv_sge, lkey));
+    let from = offset_of!(ibv_send_wr, num_sge);
+    assert!(offset_of!(ibv_send_wr, opcode) - from == offset_of!(Words, opcode));
+    assert!(offset_of!(ibv_send_wr, send_flags) - from == offset_of!(Words, flags));
+    assert!(offset_of!(ibv_send_wr, __bindgen_anon_1) - from == offset_of!(Words, immediate));
+    assert!(offset_of!(ibv_send_wr, wr) - from == offset_of!(Words, target));
+    assert!(offset_of!(ibv_send_wr, qp_type) - from == size_of::<Words>() && from % align_of::<Words>() == 0);
 };
+
+/// Writes down what the program posts.
+///
+/// # Safety
+/// The list of buffers is as long as the request says.
+#[inline]
+pub unsafe fn record(wr: &ibv_send_wr, to: &mut Record) {
+    to.wr_id = wr.wr_id;
+    let row = (&raw const *wr).cast::<u8>().wrapping_add(offset_of!(ibv_send_wr, num_sge));
+    // SAFETY: the row lies in the request, laid out as ours, and all of it is plain words of the program's.
+    to.words = unsafe { row.cast::<Words>().read() };
+    if wr.num_sge == 1 {
+        // SAFETY: there is one, by the caller, laid out as ours.
+        to.first = unsafe { wr.sg_list.cast::<Piece>().read() };
+    }
+}
 
 /// Writes what a request does, and the address and key at the other end.
 pub fn fill(wr: &mut ibv_send_wr, kind: Kind, remote: u64, rkey: u32) {
-    let (opcode, immediate) = match kind {
-        Kind::Send(None) => (IBV_WR_SEND, 0),
-        Kind::Send(Some(immediate)) => (IBV_WR_SEND_WITH_IMM, immediate),
-        Kind::Write(None) => (IBV_WR_RDMA_WRITE, 0),
-        Kind::Write(Some(immediate)) => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate),
-        Kind::Read => (IBV_WR_RDMA_READ, 0),
-        Kind::FetchAdd(_) => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0),
-        Kind::CompareSwap(..) => (IBV_WR_ATOMIC_CMP_AND_SWP, 0),
-    };
-    wr.opcode = opcode;
-    wr.__bindgen_anon_1.imm_data = immediate;
-    match kind {
-        Kind::Send(_) => {}
-        Kind::Write(_) | Kind::Read => {
-            wr.wr.rdma.remote_addr = remote;
-            wr.wr.rdma.rkey = rkey;
-        }
-        Kind::FetchAdd(compare_add) | Kind::CompareSwap(compare_add, _) => {
-            let swap = if let Kind::CompareSwap(_, swap) = kind { swap } else { 0 };
-            wr.wr.atomic.remote_addr = remote;
-            wr.wr.atomic.compare_add = compare_add;
-            wr.wr.atomic.swap = swap;
-            wr.wr.atomic.rkey = rkey;
-        }
-    }
+    put(wr, &Record::new(0, kind, (remote, rkey)));
+}
+
+fn put(wr: &mut ibv_send_wr, record: &Record) {
+    wr.opcode = record.words.opcode;
+    wr.__bindgen_anon_1.imm_data = record.words.immediate;
+    // SAFETY: the union is as long, and of plain words.
+    unsafe { (&raw mut wr.wr).cast::<[u64; 4]>().write(record.words.target) };
+}
+
+/// What a record says, with these buffers.
+pub fn of(record: &Record, pieces: &mut [ibv_sge]) -> ibv_send_wr {
+    let mut wr =
+        ibv_send_wr { wr_id: record.wr_id, send_flags: record.words.flags, ..ibv_send_wr::default() };
+    put(&mut wr, record);
+    wr.sg_list = pieces.as_mut_ptr();
+    wr.num_sge = pieces.len() as c_int;
+    wr
 }

@@ -1,7 +1,8 @@
 //! A queue pair in the agent's charge.
 
 use crate::endpoint::Own;
-use crate::queue_pair::{Connection, On, QueuePair};
+use crate::pair_state::{Connection, On};
+use crate::queue_pair::QueuePair;
 use crate::status::PairReport;
 use crate::words::{Hello, Said};
 use shunt_mlx5::descriptor::HalfCard;

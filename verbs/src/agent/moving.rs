@@ -3,7 +3,8 @@
 use super::charge::{self, Charge, Fence};
 use super::{AGAIN, ALONE, Agent, waking};
 use crate::hooks::data;
-use crate::queue_pair::{On, QueuePair, Track};
+use crate::pair_state::{NOT_POSTED, On, Track};
+use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
 use crate::status;
@@ -220,7 +221,9 @@ impl Agent {
             let cut = match verdict.status {
                 // Nothing is under way, so there is nothing to know: a program that only receives has sent nothing.
                 AnswerStatus::Truth | AnswerStatus::FencedNoTruth if idle => Some(Vec::new()),
-                AnswerStatus::Truth => state.sends.cut(verdict.executed, number, index).ok(),
+                AnswerStatus::Truth if pair.fits(&state, false) => {
+                    state.sends.cut(verdict.executed, number, index).ok()
+                }
                 _ => None,
             };
             let Some(done) = cut else {
@@ -271,7 +274,14 @@ impl Agent {
         let Some(since) = charge.fenced_since else { return };
         let Some((_, count)) = charge.cut.filter(|(epoch, _)| *epoch == charge.epoch) else { return };
         self.drain(charge);
-        let received = charge.pair.state().receives.received();
+        let pair = charge.pair.clone();
+        let queue = pair.recv_cq.enter_first();
+        let state = pair.state();
+        let (received, fits) = (state.receives.received(), pair.fits(&state, true));
+        drop((state, queue));
+        if !fits {
+            return self.lose(now, charge, NOT_POSTED);
+        }
         if received > count {
             return self.lose(now, charge, "more messages came than the other end has sent");
         }

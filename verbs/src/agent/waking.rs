@@ -6,8 +6,9 @@
 //! armed makes an event, polled or not.
 
 use super::Agent;
+use crate::completions::CompletionQueue;
 use crate::hooks::{batch, data};
-use crate::objects::{At, Channel, CompletionQueue};
+use crate::objects::{At, Channel};
 use crate::queue_pair::QueuePair;
 use shunt_mlx5_sys::{IBV_QP_STATE, IBV_QPS_ERR, ibv_qp, ibv_qp_attr};
 use std::sync::PoisonError;

@@ -1,18 +1,19 @@
 //! `ibv_wr_*`: requests are put together here and posted at the end, one by one.
 
 use super::data::{self, Posted};
-use crate::queue_pair::{QueuePair, State};
+use crate::batch::Batch;
+use crate::queue_pair::QueuePair;
 use crate::real;
+use crate::record::{Beside, Record};
 use crate::registry;
-use crate::request::{Data, Kind, Piece, Request};
+use crate::request::{Kind, Piece};
 use crate::work_request;
 use core::ffi::{c_int, c_void};
 use shunt_mlx5_sys::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_data_buf, ibv_qp,
-    ibv_qp_attr, ibv_qp_ex, ibv_send_wr, ibv_sge,
+    ibv_qp_attr, ibv_qp_ex, ibv_sge,
 };
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Moves a queue pair of the program. libmlx5 writes some of its functions again then: they are taken over once more.
@@ -63,25 +64,34 @@ pub(super) unsafe fn take(qp: *mut ibv_qp) {
     }
 }
 
-fn pair(qp: *mut ibv_qp_ex) -> Option<Arc<QueuePair>> {
-    registry::pair(qp.cast())
+/// Does something with the queue pair, if it is protected.
+unsafe fn with<R>(qp: *mut ibv_qp_ex, act: impl FnOnce(&QueuePair) -> R) -> Option<R> {
+    // SAFETY: the program has it until this returns, by the caller.
+    match unsafe { registry::near_pair(qp.cast()) } {
+        Some(pair) => Some(act(pair)),
+        None => registry::pair(qp.cast()).map(|pair| act(&pair)),
+    }
 }
 
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
-    let Some(pair) = pair(qp) else { return };
-    pair.begin_batch();
+    // SAFETY: forwarded to the caller.
+    unsafe { with(qp, QueuePair::begin_batch) };
 }
+
+/// Flags that a request of a batch may have.
+const FLAGS: u32 = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
 
 /// Adds a request to the batch.
 unsafe fn add_request(qp: *mut ibv_qp_ex, kind: Kind, rkey: u32, remote: u64) {
-    let Some(pair) = pair(qp) else { return };
     // SAFETY: alive, by the caller, who has written both.
     let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
-    let has = |flag: u32| flags & flag != 0;
-    let signaled = pair.all_signaled || has(IBV_SEND_SIGNALED);
-    let (fence, solicited) = (has(IBV_SEND_FENCE), has(IBV_SEND_SOLICITED));
-    let data = Data::Pieces(Vec::new());
-    pair.state().batch.push(Request { wr_id, kind, signaled, fence, solicited, remote, rkey, data });
+    let act = |pair: &QueuePair| {
+        let mut record = Record::new(wr_id, kind, (remote, rkey));
+        record.words.flags = flags & FLAGS;
+        pair.batch.lock().add(record);
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { with(qp, act) };
 }
 
 unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
@@ -120,20 +130,33 @@ unsafe extern "C" fn compare_swap(qp: *mut ibv_qp_ex, rkey: u32, remote: u64, co
 }
 
 /// Says what the newest request of the batch carries.
-fn carry(qp: *mut ibv_qp_ex, data: Data) {
-    let Some(pair) = pair(qp) else { return };
-    if let Some(request) = pair.state().batch.last_mut() {
-        request.data = data;
-    }
+unsafe fn carry(qp: *mut ibv_qp_ex, say: impl FnOnce(&mut Record, &mut Beside)) {
+    let act = |pair: &QueuePair| {
+        if let Some((record, beside)) = pair.batch.lock().newest() {
+            say(record, beside);
+        }
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { with(qp, act) };
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, address: u64, length: u32) {
-    carry(qp, Data::Pieces(vec![Piece { address, length, lkey }]));
+    let first = Piece { address, length, lkey };
+    // SAFETY: forwarded to the caller.
+    unsafe { carry(qp, |record, _| (record.first, record.words.count) = (first, 1)) }
 }
 
 unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: a list of this many, by the caller.
-    carry(qp, Data::Pieces(unsafe { data::pieces(list, count as c_int) }));
+    let pieces = unsafe { data::pieces(list, count as c_int) };
+    let say = |record: &mut Record, beside: &mut Beside| {
+        record.words.count = pieces.len() as i32;
+        record.first = pieces.first().copied().unwrap_or_default();
+        beside.pieces.clear();
+        beside.pieces.extend_from_slice(pieces);
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { carry(qp, say) }
 }
 
 /// A copy of what is to travel in a request.
@@ -144,87 +167,118 @@ unsafe fn copy(to: &mut Vec<u8>, from: *const c_void, length: usize) {
     }
 }
 
-unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, length: usize) {
-    let mut bytes = Vec::new();
+/// The newest request of the batch carries inline data, which `copy` adds.
+unsafe fn carry_inline(qp: *mut ibv_qp_ex, copy: impl FnOnce(&mut Vec<u8>)) {
+    let say = |record: &mut Record, beside: &mut Beside| {
+        record.words.flags |= IBV_SEND_INLINE;
+        record.words.count = 1;
+        beside.bytes.clear();
+        copy(&mut beside.bytes);
+    };
     // SAFETY: forwarded to the caller.
-    unsafe { copy(&mut bytes, from, length) };
-    carry(qp, Data::Inline(bytes));
+    unsafe { carry(qp, say) }
+}
+
+unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, length: usize) {
+    // SAFETY: forwarded to the caller.
+    unsafe { carry_inline(qp, |bytes| copy(bytes, from, length)) }
 }
 
 unsafe extern "C" fn set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
-    let mut bytes = Vec::new();
-    for at in 0..count {
-        // SAFETY: a list of this many, by the caller, each of its length.
-        unsafe {
-            let one = &*list.add(at);
-            copy(&mut bytes, one.addr, one.length);
+    let add = |bytes: &mut Vec<u8>| {
+        for at in 0..count {
+            // SAFETY: a list of this many, by the caller, each of its length.
+            unsafe {
+                let one = &*list.add(at);
+                copy(bytes, one.addr, one.length);
+            }
         }
-    }
-    carry(qp, Data::Inline(bytes));
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { carry_inline(qp, add) }
 }
 
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    let Some(pair) = pair(qp) else { return };
-    pair.state().batch.clear();
-    pair.end_batch();
+    let act = |pair: &QueuePair| {
+        pair.batch.lock().clear();
+        pair.end_batch();
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { with(qp, act) };
 }
 
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
-    let Some(pair) = pair(qp) else { return libc::EINVAL };
-    let mut state = pair.state();
-    let batch = std::mem::take(&mut state.batch);
-    let mut errno = 0;
-    for request in batch {
+    let act = |pair: &QueuePair| {
+        let mut batch = pair.batch.lock();
         // SAFETY: the queue pair is alive, by the caller.
-        errno = unsafe { post(&pair, &mut state, qp.cast(), request) };
-        if errno != 0 {
-            break;
-        }
-    }
-    drop(state);
-    pair.end_batch();
-    errno
+        let errno = unsafe { post(pair, qp.cast(), &batch) };
+        batch.clear();
+        drop(batch);
+        pair.end_batch();
+        errno
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { with(qp, act) }.unwrap_or(libc::EINVAL)
 }
 
-unsafe fn post(pair: &QueuePair, state: &mut State, qp: *mut ibv_qp, request: Request) -> c_int {
-    if state.passing.is_some() {
-        // SAFETY: forwarded to the caller.
-        return unsafe { post_own(pair, qp, &request) };
+/// Posts a batch, one by one.
+unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
+    let mut all = batch.all().iter();
+    if let Some(mut state) = pair.straight_sends() {
+        for (record, beside) in all.by_ref() {
+            if record.is_plain() && state.sends.has_room() {
+                *state.sends.push_plain() = *record;
+            } else {
+                pair.make_room(&mut state);
+                state.sends.push(*record, |kept| kept.clone_from(beside));
+            }
+            // SAFETY: forwarded to the caller.
+            let errno = unsafe { post_own(pair, qp, record, beside) };
+            if errno != 0 {
+                state.sends.take_back();
+                return errno;
+            }
+            state.sends.given(1);
+        }
+        return 0;
     }
-    let copy = request.clone();
-    // SAFETY: forwarded to the caller.
-    match data::post(pair, state, request, || unsafe { post_own(pair, qp, &copy) }) {
-        Posted::Taken => 0,
-        Posted::Refused(errno) => errno,
+    let mut state = pair.state();
+    let passing = state.passing.is_some();
+    for (record, beside) in all {
+        let errno = if passing {
+            // SAFETY: forwarded to the caller.
+            unsafe { post_own(pair, qp, record, beside) }
+        } else {
+            match data::post_elsewhere(pair, &mut state, *record, |kept| kept.clone_from(beside)) {
+                Posted::Taken => 0,
+                Posted::Refused(errno) => errno,
+            }
+        };
+        if errno != 0 {
+            return errno;
+        }
     }
+    0
 }
 
 /// Posts a request on the program's own queue pair.
-unsafe fn post_own(pair: &QueuePair, qp: *mut ibv_qp, request: &Request) -> c_int {
-    let Some(post) = pair.context.ops.post_send else { return libc::EOPNOTSUPP };
-    let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-    let mut wr = ibv_send_wr {
-        wr_id: request.wr_id,
-        send_flags: flag(request.signaled, IBV_SEND_SIGNALED)
-            | flag(request.fence, IBV_SEND_FENCE)
-            | flag(request.solicited, IBV_SEND_SOLICITED),
-        ..ibv_send_wr::default()
+unsafe fn post_own(pair: &QueuePair, qp: *mut ibv_qp, record: &Record, beside: &Beside) -> c_int {
+    let of = |piece: &Piece| ibv_sge { addr: piece.address, length: piece.length, lkey: piece.lkey };
+    let mut one = [if record.is_inline() {
+        let addr = beside.bytes.as_ptr().expose_provenance() as u64;
+        ibv_sge { addr, length: beside.bytes.len() as u32, lkey: 0 }
+    } else {
+        of(&record.first)
+    }];
+    let mut several: Vec<ibv_sge> = Vec::new();
+    let pieces = if record.words.count == 1 {
+        &mut one[..]
+    } else {
+        several.extend(beside.pieces[..record.words.count.max(0) as usize].iter().map(of));
+        &mut several[..]
     };
-    work_request::fill(&mut wr, request.kind, request.remote, request.rkey);
-    let mut pieces: Vec<ibv_sge> = match &request.data {
-        Data::Pieces(pieces) => {
-            let one = |piece: &Piece| ibv_sge { addr: piece.address, length: piece.length, lkey: piece.lkey };
-            pieces.iter().map(one).collect()
-        }
-        Data::Inline(bytes) => {
-            wr.send_flags |= IBV_SEND_INLINE;
-            let addr = bytes.as_ptr().expose_provenance() as u64;
-            vec![ibv_sge { addr, length: bytes.len() as u32, lkey: 0 }]
-        }
-    };
-    wr.sg_list = pieces.as_mut_ptr();
-    wr.num_sge = pieces.len() as c_int;
+    let mut wr = work_request::of(record, pieces);
     let mut bad = null_mut();
     // SAFETY: the queue pair is alive, by the caller; the request and its copy of inline data live until this returns.
-    unsafe { post(qp, &raw mut wr, &raw mut bad) }
+    unsafe { (pair.post_send)(qp, &raw mut wr, &raw mut bad) }
 }

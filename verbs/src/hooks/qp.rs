@@ -2,8 +2,10 @@
 
 use super::batch;
 use crate::agent;
-use crate::objects::{At, CompletionQueue};
-use crate::queue_pair::{Connection, QueuePair, State};
+use crate::completions::CompletionQueue;
+use crate::objects::At;
+use crate::pair_state::{Connection, State};
+use crate::queue_pair::QueuePair;
 use crate::real;
 use crate::registry;
 use crate::settings::{Mode, settings};
@@ -35,9 +37,10 @@ pub unsafe fn create_cq(
 ) -> *mut ibv_cq {
     // SAFETY: forwarded to the caller.
     let cq = unsafe { real::ibv_create_cq(context, cqe, of, channel, vector) };
-    if let Some(context) = registry::context(context).filter(|_| !cq.is_null()) {
+    let protects = !cq.is_null() && settings().mode == Mode::On;
+    if let Some(context) = registry::context(context).filter(|_| protects) {
         let known = Arc::new(CompletionQueue::new(At(cq), context, !channel.is_null()));
-        registry::with_mut(|objects| objects.queues.insert(cq.addr(), known));
+        registry::with_mut(|objects| objects.put_queue(cq, known));
     }
     cq
 }
@@ -50,7 +53,7 @@ pub unsafe fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: forwarded to the caller.
     let errno = unsafe { real::ibv_destroy_cq(cq) };
     if errno == 0 {
-        registry::with_mut(|objects| objects.queues.remove(&cq.addr()));
+        registry::with_mut(|objects| objects.take_queue(cq));
     }
     errno
 }
@@ -154,8 +157,8 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         status::tell(id, PairReport { qpn, device: device.clone(), state, on, why, ..PairReport::default() });
     };
     let found = registry::with(|objects| {
-        let queue = |cq: *mut ibv_cq| objects.queues.get(&cq.addr()).cloned();
-        Some((objects.domains.get(&made.pd.addr()).cloned()?, queue(made.send_cq)?, queue(made.recv_cq)?))
+        let domain = objects.domains.get(&made.pd.addr()).cloned()?;
+        Some((domain, objects.queue(made.send_cq)?, objects.queue(made.recv_cq)?))
     });
     let why = match &found {
         _ if settings().mode != Mode::On => "SHUNT_VERBS is observe",
@@ -177,9 +180,9 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         unsafe { batch::take(qp) };
     }
     for queue in [&send, &receive] {
-        queue.enter_first().members.insert(qpn, pair.clone());
+        queue.enter_first().join(qpn, pair.clone());
     }
-    registry::with_mut(|objects| objects.pairs.insert(qp.addr(), pair));
+    registry::with_mut(|objects| objects.put_pair(qp, pair));
 }
 
 /// `ibv_modify_qp`.
@@ -287,12 +290,12 @@ pub unsafe fn query_qp(
 /// # Safety
 /// As its manual says.
 pub unsafe fn destroy_qp(qp: *mut ibv_qp) -> c_int {
-    let pair = registry::with_mut(|objects| objects.pairs.remove(&qp.addr()));
+    let pair = registry::with_mut(|objects| objects.take_pair(qp));
     if let Some(pair) = pair {
         // Nothing of this library's names it from here on.
         pair.raw.write().unwrap_or_else(PoisonError::into_inner).take();
         for queue in [&pair.send_cq, &pair.recv_cq] {
-            queue.enter_first().members.remove(&pair.qpn);
+            queue.enter_first().leave(pair.qpn);
         }
         let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
         spares.iter().for_each(|spare| spare.destroy());

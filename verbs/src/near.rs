@@ -1,0 +1,92 @@
+//! Objects by address, without a lock: a table in which each address has one place. Who finds its place taken is found
+//! another way.
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Bits of a place.
+const BITS: u32 = 10;
+
+struct Place<T> {
+    /// The address; 0: none.
+    address: AtomicUsize,
+    object: AtomicPtr<T>,
+}
+
+impl<T> Place<T> {
+    const fn empty() -> Self {
+        Self { address: AtomicUsize::new(0), object: AtomicPtr::new(null_mut()) }
+    }
+}
+
+/// The table.
+pub struct Near<T> {
+    places: [Place<T>; 1 << BITS],
+}
+
+/// Which place an address has. Fibonacci hashing: objects lie far apart, at multiples of some power of two.
+const fn place(address: usize) -> usize {
+    ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
+}
+
+impl<T> Near<T> {
+    /// An empty one.
+    pub const fn empty() -> Self {
+        Self { places: [const { Place::empty() }; 1 << BITS] }
+    }
+
+    /// Gives an object its place, unless that is taken. One caller at a time.
+    pub fn put(&self, address: usize, object: &Arc<T>) {
+        let at = &self.places[place(address)];
+        if at.address.load(Ordering::Relaxed) == 0 {
+            at.object.store(Arc::as_ptr(object).cast_mut(), Ordering::Relaxed);
+            // Who sees the address sees the object.
+            at.address.store(address, Ordering::Release);
+        }
+    }
+
+    /// Takes its place back. One caller at a time.
+    pub fn remove(&self, address: usize) {
+        let at = &self.places[place(address)];
+        if at.address.load(Ordering::Relaxed) == address {
+            at.address.store(0, Ordering::Release);
+        }
+    }
+
+    /// The object at an address.
+    ///
+    /// # Safety
+    /// As long as the answer is used, the object is kept if it was put, and not removed.
+    #[inline]
+    pub unsafe fn find<'a>(&self, address: usize) -> Option<&'a T> {
+        let at = &self.places[place(address)];
+        if at.address.load(Ordering::Acquire) != address {
+            return None;
+        }
+        // SAFETY: nobody else has this address, so the object beside it is its own, and lives by the caller.
+        Some(unsafe { &*at.object.load(Ordering::Relaxed) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_finds_its_own_object_or_none() {
+        let near = Near::empty();
+        let objects: Vec<Arc<usize>> = (1..=3000).map(|n| Arc::new(n * 64)).collect();
+        objects.iter().for_each(|object| near.put(**object, object));
+        // SAFETY: the objects are kept until the end.
+        let found = |address: usize| unsafe { near.find(address) }.copied();
+        let here = |address: &usize| found(*address) == Some(*address);
+        let placed: Vec<usize> = objects.iter().map(|object| **object).filter(here).collect();
+        assert!(placed.len() > 500 && placed.len() <= 1 << BITS, "{}", placed.len());
+        assert!(objects.iter().all(|object| here(object) || found(**object).is_none()));
+        near.remove(placed[0]);
+        assert_eq!(found(placed[0]), None);
+        near.remove(placed[0]);
+        assert!(placed[1..].iter().all(here), "others stay");
+    }
+}

@@ -1,0 +1,202 @@
+//! What changes of a queue pair: where its two directions run, and what has not completed.
+
+use crate::completions::{Goes, Tally};
+use crate::receive_queue::ReceiveQueue;
+use crate::send_queue::SendQueue;
+use crate::spare::{Keys, Spare};
+use parking_lot::MutexGuard;
+use shunt_mlx5_sys::{IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_wc};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, RwLock};
+
+/// Where one direction runs.
+#[derive(Clone, Default)]
+pub enum On {
+    /// On the program's own queue pair.
+    #[default]
+    Own,
+    /// Nowhere: it is being moved.
+    Nowhere,
+    /// On one that stands in.
+    Spare(Track),
+}
+
+impl On {
+    /// The queue pair that stands in.
+    pub const fn spare(&self) -> Option<&Track> {
+        match self {
+            Self::Spare(track) => Some(track),
+            _ => None,
+        }
+    }
+
+    /// True on the program's own.
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Own)
+    }
+}
+
+/// A queue pair that stands in, and where the counts of both begin.
+#[derive(Clone)]
+pub struct Track {
+    /// The path's key.
+    pub key: usize,
+    /// The queue pair.
+    pub queue: Arc<Spare>,
+    /// The first request on it, by number.
+    pub first_number: u64,
+    /// The same by its index on that queue pair.
+    pub first_index: u64,
+}
+
+/// What the program connected it with.
+#[derive(Clone, Copy, Default)]
+pub struct Connection {
+    /// The attributes, gathered.
+    pub attr: ibv_qp_attr,
+    /// Its own GID.
+    pub gid: [u8; 16],
+    /// It was moved to RTS.
+    pub sends: bool,
+}
+
+/// What changes.
+#[derive(Default)]
+pub struct State {
+    /// What was posted to send.
+    pub sends: SendQueue,
+    /// What was posted to receive.
+    pub receives: ReceiveQueue,
+    /// Where it sends.
+    pub send_on: On,
+    /// Where it receives.
+    pub recv_on: On,
+    /// Requests are kept back: the queue pair that they would go to is being fenced.
+    pub closed: bool,
+    /// It is not protected, and why.
+    pub passing: Option<&'static str>,
+    /// No path is left: what is outstanding ends in errors.
+    pub lost: bool,
+    /// The error was told.
+    pub lost_told: bool,
+    /// A completion of the program's own queue pair said that something is wrong.
+    pub own_failed: bool,
+    /// The program's own queue pair is in ERR at its NIC, and stays there.
+    pub own_fenced: bool,
+    /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
+    pub waking: [bool; 2],
+    /// One of a queue pair that stands in did: for which path and incarnation that was made.
+    pub spare_failed: Option<(usize, u32)>,
+    /// The first such completion.
+    pub first_error: Option<ibv_wc>,
+    /// Both ends know each other, and a backup is being made.
+    pub armed: bool,
+    /// Keys of the peer's memory on its rails.
+    pub keys: Arc<RwLock<Keys>>,
+    /// What it was connected with.
+    pub connection: Connection,
+    /// Times that it moved.
+    pub switches: u32,
+    /// Requests that were posted again.
+    pub replayed: u64,
+    /// Requests go straight to the program's own queue pair, receives as well: kept by [`Held`].
+    pub(crate) straight: [bool; 2],
+    /// Of the tally, what the journal knows.
+    pub(crate) settled: [u64; 2],
+}
+
+/// The state of a queue pair, up to date, for who may change it.
+pub struct Held<'a>(pub(crate) MutexGuard<'a, State>);
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let state = &mut self.0;
+        let receives = state.passing.is_none() && state.recv_on.is_own();
+        state.straight = [state.goes_straight(), receives];
+    }
+}
+
+/// Why a queue pair is not protected that posts past verbs.
+pub const NOT_POSTED: &str = "its completions were not those of what it posted through ibv_post_send";
+/// Numbers of the request and the receive that are posted to wake the program: both are flushed.
+pub const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+
+/// True for errors that another path would not cure: the program's own.
+pub const fn is_the_programs(status: u32) -> bool {
+    // Local length, operation, protection, binding, access; what the responder refuses.
+    matches!(status, 1 | 2 | 3 | 4 | 6 | 7 | 8 | 9 | 10 | 11 | 15)
+}
+
+impl State {
+    /// It is not protected from now on. Only while both directions are on the program's own queue pair.
+    pub fn pass(&mut self, why: &'static str) {
+        self.passing.get_or_insert(why);
+    }
+
+    /// Tells the journals what was counted since.
+    pub(crate) fn settle(&mut self, tally: &Tally) {
+        let counts = tally.counts();
+        let [sent, received] = [0, 1].map(|at| counts[at] - self.settled[at]);
+        if sent + received == 0 {
+            return;
+        }
+        self.settled = counts;
+        if self.passing.is_some() {
+            return;
+        }
+        let sends = self.sends.signaled_done(sent);
+        let fits = sends.is_ok() && (0..received).all(|_| self.receives.own_done().is_some());
+        if !fits {
+            self.pass(NOT_POSTED);
+        }
+    }
+
+    /// Requests go straight to the program's own queue pair.
+    pub const fn goes_straight(&self) -> bool {
+        self.passing.is_none() && self.send_on.is_own() && !self.closed
+    }
+
+    /// True while everything is on the program's own queue pair and nothing is being moved.
+    pub const fn is_at_home(&self) -> bool {
+        self.send_on.is_own() && self.recv_on.is_own() && !self.closed && !self.lost
+    }
+
+    /// Takes a completion of what was posted to wake the program. True if this is one.
+    pub(crate) fn woke(&mut self, wc: &ibv_wc) -> bool {
+        let flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+        let which = WAKE.iter().position(|number| flushed && *number == wc.wr_id);
+        which.is_some_and(|which| std::mem::take(&mut self.waking[which]))
+    }
+
+    pub(crate) fn failed(&mut self, wc: &ibv_wc) -> Goes {
+        let over = !self.send_on.is_own() && !self.recv_on.is_own();
+        if over {
+            return Goes::Nowhere;
+        }
+        if self.is_at_home() && is_the_programs(wc.status) {
+            self.pass("an error of the program's own");
+            return Goes::On;
+        }
+        if !self.armed && self.is_at_home() {
+            self.pass("it failed before a backup was ready");
+            return Goes::On;
+        }
+        self.first_error.get_or_insert(*wc);
+        self.own_failed = true;
+        Goes::Nowhere
+    }
+}

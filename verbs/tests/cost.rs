@@ -1,0 +1,120 @@
+//! What a request costs while all is well: no memory is made for it, and no more instructions than a budget. Both are
+//! counted, not timed: the same code gives the same numbers on any machine.
+
+mod provider;
+
+use provider::Program;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts what is asked of the system's.
+struct Counting;
+
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: all is forwarded to the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MADE.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: forwarded to the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: forwarded to the caller.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Instructions from the child's first stop to its second, one by one.
+#[cfg(target_arch = "x86_64")]
+fn stepped(child: libc::pid_t) -> u64 {
+    let stop = || {
+        let mut status = 0;
+        // SAFETY: the child is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFSTOPPED(status), "expected the child to be stopped, got status {status:#x}");
+        libc::WSTOPSIG(status)
+    };
+    assert_eq!(stop(), libc::SIGSTOP);
+    let mut count = 0;
+    loop {
+        // SAFETY: the child is stopped, and traced by this thread.
+        let went = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
+        assert_eq!(went, 0, "ptrace: {}", std::io::Error::last_os_error());
+        if stop() == libc::SIGSTOP {
+            return count;
+        }
+        count += 1;
+    }
+}
+
+/// Instructions of some runs: with so many lists of so many requests, in a process of its own.
+#[cfg(target_arch = "x86_64")]
+fn instructions(through: bool, lists: u64, list: usize) -> u64 {
+    // SAFETY: the child calls nothing but this library, the provider and the system.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut program = Program::new(through);
+        (0..DEPTH).for_each(|_| program.run(1));
+        // SAFETY: as above.
+        unsafe {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+        }
+        (0..lists).for_each(|_| program.run(list));
+        // SAFETY: as above.
+        unsafe {
+            libc::raise(libc::SIGSTOP);
+            libc::_exit(0);
+        }
+    }
+    let count = stepped(child);
+    let mut status = 0;
+    // SAFETY: the child is ours.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, &raw mut status, 0);
+    }
+    count
+}
+
+/// Requests after which the journal of this library has gone round.
+#[cfg(target_arch = "x86_64")]
+const DEPTH: u64 = 128;
+
+/// What this library adds to so many lists.
+#[cfg(target_arch = "x86_64")]
+fn added(list: usize) -> u64 {
+    // One turn of the journal, whatever the size of the lists.
+    let lists = DEPTH / list as u64;
+    (instructions(true, lists, list) - instructions(false, lists, list)) / lists
+}
+
+#[test]
+fn a_request_makes_no_memory() {
+    let mut program = Program::new(true);
+    (0..1000).for_each(|_| program.run(1));
+    let before = MADE.load(Ordering::Relaxed);
+    (0..1000).for_each(|_| program.run(1));
+    (0..1000).for_each(|_| program.run(16));
+    // Another test of this file may run beside this one, and makes a few things of its own.
+    let made = MADE.load(Ordering::Relaxed) - before;
+    assert!(made < 1000, "{made} allocations in 17,000 requests");
+}
+
+/// Instructions that a request may cost: one that is posted and polled by itself, and each of 16 of a list. Tests are
+/// compiled with little optimisation and all checks: a release build costs about a third, see docs/how-to/verbs.md.
+#[cfg(target_arch = "x86_64")]
+const BUDGET: (u64, u64) = (700, 190);
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_request_costs_no_more_than_its_budget() {
+    let (alone, of_sixteen) = (added(1), added(16) / 16);
+    println!("{alone} instructions alone, {of_sixteen} each of 16");
+    assert!(alone <= BUDGET.0 && of_sixteen <= BUDGET.1, "{alone} and {of_sixteen}, of {BUDGET:?}");
+}
