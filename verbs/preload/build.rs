@@ -22,6 +22,8 @@ const PUBLIC: [(u32, &[&str]); 19] = [
             "ibv_rereg_mr",
             "ibv_create_cq",
             "ibv_destroy_cq",
+            "ibv_create_srq",
+            "ibv_destroy_srq",
             "ibv_create_qp",
             "ibv_modify_qp",
             "ibv_query_qp",

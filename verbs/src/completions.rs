@@ -62,6 +62,8 @@ pub trait Member: Send + Sync {
     fn absorb(&self, wc: &ibv_wc) -> (Goes, bool);
     /// Where its good completions are counted.
     fn tally(&self) -> &Arc<Tally>;
+    /// To count its good completions is enough.
+    fn is_counted(&self) -> bool;
     /// Completions of queue pairs that stand in, and of a queue pair that is lost, which belong to a completion queue.
     fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>);
 }
@@ -91,7 +93,9 @@ impl Completions {
 
     /// Completions of this queue pair come here from now on.
     pub fn join(&mut self, qpn: u32, member: Arc<dyn Member>) {
-        self.near[qpn as usize % NEAR] = (qpn, member.tally().clone());
+        if member.is_counted() {
+            self.near[qpn as usize % NEAR] = (qpn, member.tally().clone());
+        }
         self.members.insert(qpn, member);
     }
 

@@ -3,7 +3,7 @@
 //! * Pure: [`request`], [`record`] and [`ring`] (how one is kept), [`send_queue`] (the journal, and the cut),
 //!   [`receive_queue`], [`batch`], [`words`].
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
-//!   [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
+//!   [`shared_receive`], [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
 //! * [`directory`], [`settings`], [`status`]: how processes find each other, what is asked for, what is told.
@@ -30,6 +30,7 @@ pub mod request;
 pub mod ring;
 pub mod send_queue;
 pub mod settings;
+pub mod shared_receive;
 pub mod spare;
 pub mod status;
 pub mod words;

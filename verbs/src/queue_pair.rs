@@ -3,11 +3,12 @@
 use crate::batch::Batch;
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
 use crate::objects::{At, Context, Domain};
-use crate::pair_state::{Held, On, State, Track, WAKE, is_the_programs};
+use crate::pair_state::{Held, NOT_POSTED, On, State, Track, WAKE, is_the_programs};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Kind;
 use crate::send_queue::{Done, SendQueue};
 use crate::settings::settings;
+use crate::shared_receive::{SharedQueue, Taker};
 use crate::spare::Spare;
 use parking_lot::{Mutex as Lock, MutexGuard};
 use shunt_mlx5_sys::{
@@ -36,7 +37,9 @@ pub struct QueuePair {
     pub send_cq: Arc<CompletionQueue>,
     /// The same of messages that arrive.
     pub recv_cq: Arc<CompletionQueue>,
-    /// How much it holds.
+    /// Where its buffers come from, unless they are its own.
+    pub shared: Option<Arc<SharedQueue>>,
+    /// How much it holds, and what stands in for it.
     pub cap: ibv_qp_cap,
     /// Every request is signaled.
     pub all_signaled: bool,
@@ -71,17 +74,24 @@ unsafe extern "C" fn no_post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *
     libc::EOPNOTSUPP
 }
 
+/// Where completions of what it sends and receives go, and where its buffers come from if they are shared.
+pub type Queues = (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedQueue>>);
+
 impl QueuePair {
     /// One that was made: its number here, where it lies and its own number, and what it was made with.
     pub fn new(
         id: u64,
         (raw, qpn): (At<ibv_qp>, u32),
         domain: Arc<Domain>,
-        (send_cq, recv_cq): (Arc<CompletionQueue>, Arc<CompletionQueue>),
-        cap: ibv_qp_cap,
+        (send_cq, recv_cq, shared): Queues,
+        mut cap: ibv_qp_cap,
         all_signaled: bool,
     ) -> Self {
         let context = domain.context.clone();
+        if let Some(shared) = &shared {
+            // What stands in has a queue of its own.
+            (cap.max_recv_wr, cap.max_recv_sge) = (shared.attr.max_wr, shared.attr.max_sge);
+        }
         let state = State {
             sends: SendQueue::new(settings().answers, all_signaled, cap.max_send_wr as usize),
             receives: ReceiveQueue::new(cap.max_recv_wr as usize),
@@ -98,6 +108,7 @@ impl QueuePair {
             domain,
             send_cq,
             recv_cq,
+            shared,
             cap,
             all_signaled,
             spares: Mutex::default(),
@@ -278,7 +289,8 @@ impl QueuePair {
                 to.push_back(error(wr_id, if first { cause } else { IBV_WC_WR_FLUSH_ERR }, IBV_WC_SEND));
             }
         }
-        if receives {
+        // Buffers that are shared are not flushed.
+        if receives && self.shared.is_none() {
             let ids = state.receives.give_up();
             to.extend(ids.into_iter().map(|wr_id| error(wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV)));
         }
@@ -299,6 +311,9 @@ impl QueuePair {
             }
         }
         if let On::Spare(track) = &state.recv_on {
+            if let Some(shared) = &self.shared {
+                shared.deal(&mut state.receives);
+            }
             while let Some(receive) = state.receives.peek() {
                 if !track.queue.post_receive(&self.domain, &receive) {
                     break;
@@ -315,7 +330,12 @@ impl Member for QueuePair {
         if state.woke(wc) {
             return (Goes::Nowhere, false);
         }
+        let received = wc.status == IBV_WC_SUCCESS && wc.opcode & IBV_WC_RECV != 0;
+        let shared = self.shared.as_ref().filter(|_| received);
         if state.passing.is_some() {
+            if let Some(shared) = shared {
+                shared.taken(wc.wr_id);
+            }
             return (Goes::On, false);
         }
         if state.lost {
@@ -324,13 +344,24 @@ impl Member for QueuePair {
         if wc.status != IBV_WC_SUCCESS {
             return (state.failed(wc), false);
         }
-        let received = wc.opcode & IBV_WC_RECV != 0;
+        if let Some(shared) = shared.filter(|_| state.recv_on.is_own()) {
+            if shared.taken(wc.wr_id) {
+                state.receives.came_elsewhere();
+            } else {
+                state.pass(NOT_POSTED);
+            }
+            return (Goes::On, false);
+        }
         let there = if received { state.recv_on.is_own() } else { state.send_on.is_own() };
         (if there { Goes::On } else { Goes::Nowhere }, there)
     }
 
     fn tally(&self) -> &Arc<Tally> {
         &self.tally
+    }
+
+    fn is_counted(&self) -> bool {
+        self.shared.is_none()
     }
 
     fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>) {
@@ -348,6 +379,16 @@ impl Member for QueuePair {
         if from_receives && let On::Spare(track) = &state.recv_on {
             let queue = track.queue.clone();
             queue.poll_receives(|wc| self.received(&mut state, &queue, wc, to));
+            if self.shared.is_some() {
+                self.push_out(&mut state);
+            }
         }
+    }
+}
+
+impl Taker for QueuePair {
+    fn serve(&self) {
+        let mut state = self.state();
+        self.push_out(&mut state);
     }
 }

@@ -79,12 +79,14 @@ impl ReceiveQueue {
 
     /// The next one that a NIC is to get.
     pub fn peek(&self) -> Option<Receive> {
-        (self.next < self.end).then(|| {
-            let Entry { wr_id, first, pieces } = self.entries.get(self.next).clone();
-            let none = first == Piece::default();
-            let pieces = if none || !pieces.is_empty() { pieces } else { vec![first] };
-            Receive { wr_id, pieces }
-        })
+        (self.next < self.end).then(|| self.receive(self.next))
+    }
+
+    fn receive(&self, number: u64) -> Receive {
+        let Entry { wr_id, first, pieces } = self.entries.get(number).clone();
+        let none = first == Piece::default();
+        let pieces = if none || !pieces.is_empty() { pieces } else { vec![first] };
+        Receive { wr_id, pieces }
     }
 
     /// NICs have taken so many more.
@@ -100,6 +102,20 @@ impl ReceiveQueue {
         }
         self.first += 1;
         Some(self.entries.get(self.first - 1).wr_id)
+    }
+
+    /// A message has come into a buffer that is not of this queue.
+    pub const fn came_elsewhere(&mut self) {
+        self.first += 1;
+        self.next += 1;
+        self.end += 1;
+    }
+
+    /// Gives up the buffers that wait, in order.
+    pub fn take_all(&mut self) -> Vec<Receive> {
+        let all = (self.first..self.end).map(|number| self.receive(number)).collect();
+        (self.next, self.end) = (self.first, self.first);
+        all
     }
 
     /// The same on the program's own queue pair.

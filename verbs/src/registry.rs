@@ -4,8 +4,9 @@ use crate::completions::CompletionQueue;
 use crate::near::Near;
 use crate::objects::{Context, Domain};
 use crate::queue_pair::QueuePair;
+use crate::shared_receive::SharedQueue;
 use rustc_hash::FxHashMap;
-use shunt_mlx5_sys::{ibv_context, ibv_cq, ibv_qp};
+use shunt_mlx5_sys::{ibv_context, ibv_cq, ibv_qp, ibv_srq};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Everything that is known, by address. The program chooses no key: a cheap hash.
@@ -17,6 +18,8 @@ pub struct Objects {
     pub domains: FxHashMap<usize, Arc<Domain>>,
     /// Completion queues.
     queues: FxHashMap<usize, Arc<CompletionQueue>>,
+    /// Shared receive queues.
+    pub shared: FxHashMap<usize, Arc<SharedQueue>>,
     /// Queue pairs that are protected, or may be.
     pairs: FxHashMap<usize, Arc<QueuePair>>,
 }
@@ -103,4 +106,9 @@ pub fn context(at: *mut ibv_context) -> Option<Arc<Context>> {
 /// The completion queue at an address.
 pub fn queue(at: *mut ibv_cq) -> Option<Arc<CompletionQueue>> {
     with(|objects| objects.queue(at))
+}
+
+/// The shared receive queue at an address.
+pub fn shared(at: *mut ibv_srq) -> Option<Arc<SharedQueue>> {
+    with(|objects| objects.shared.get(&at.addr()).cloned())
 }

@@ -39,6 +39,8 @@ struct Case {
     mode: &'static str,
     /// Variables of both ends.
     environment: &'static [(&'static str, &'static str)],
+    /// Queue pairs of each end.
+    pairs: usize,
     must: Must,
 }
 
@@ -71,6 +73,8 @@ const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
 /// perftest sleeps for so many messages, and not for so long.
 const EVENTS: &str = "-e -d mlx5_0 -x 0 -F -s 65536 -n 60000";
 const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
+/// Eight queue pairs take from one shared receive queue.
+const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
 const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
 
 const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
@@ -83,6 +87,7 @@ const fn case(name: &'static str, program: &'static str, args: &'static str, fau
         shim: true,
         mode: "on",
         environment: &[],
+        pairs: 1,
         must: Must::Move,
     }
 }
@@ -175,6 +180,19 @@ const CASES: &[Case] = &[
         environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
         ..case("count-adds-unread", "shunt-verbs-count", "--seconds 7 --adds blind", ANSWERS)
     },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("send-shared-without-shunt", "ib_send_bw", SHARED, "4s:mlx5_0:down")
+    },
+    Case { pairs: 8, ..case("send-shared", "ib_send_bw", SHARED, DOWN) },
+    Case {
+        pairs: 4,
+        ..case("pingpong-shared", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4", "1500ms:mlx5_0:down=1s")
+    },
+    case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
+    case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),
+    case("count-shared-flaps", "shunt-verbs-count", "--seconds 8 --receives shared", FLAP),
     case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
 ];
 
@@ -328,7 +346,7 @@ impl Place {
             // Status 1 says that a queue pair is lost.
             let said = self.shunt().args(["verbs", "status", "--json"]).output()?;
             std::fs::write(self.file(case, "status"), &said.stdout)?;
-            wrong.extend(judge(case.must, &String::from_utf8_lossy(&said.stdout)));
+            wrong.extend(judge(case.must, case.pairs, &String::from_utf8_lossy(&said.stdout)));
         }
         Ok(wrong)
     }
@@ -364,10 +382,10 @@ fn numbers<'t>(text: &'t str, name: &str) -> impl Iterator<Item = u64> + 't {
 }
 
 /// What is wrong with the status of two processes.
-fn judge(must: Must, status: &str) -> Option<String> {
+fn judge(must: Must, pairs: usize, status: &str) -> Option<String> {
     let switches: Vec<u64> = numbers(status, "switches").collect();
     let well = match must {
-        Must::Move => switches.len() == 2 && switches.iter().all(|count| *count > 0),
+        Must::Move => switches.len() == 2 * pairs && switches.iter().all(|count| *count > 0),
         Must::Once => switches == [1, 1],
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
@@ -391,12 +409,13 @@ mod tests {
     fn numbers_are_read_and_an_end_that_stayed_is_not_taken_for_one_that_moved() {
         let text = "[{\"pairs\": [{\"switches\": 2, \"replayed\": 7}], \"posts\":0}, {\"switches\":0}]";
         assert_eq!(numbers(text, "switches").collect::<Vec<_>>(), [2, 0]);
-        assert!(judge(Must::Move, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
-        assert!(judge(Must::Once, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
-        assert!(judge(Must::Stay, text).is_some());
-        assert_eq!(judge(Must::Move, &text.replace(":0}", ": 1}")), None);
-        assert!(judge(Must::Move, "[]").is_some(), "nothing at all is not well");
-        assert!(judge(Must::Count, text).is_some());
+        assert!(judge(Must::Move, 1, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Once, 1, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Stay, 1, text).is_some());
+        assert_eq!(judge(Must::Move, 1, &text.replace(":0}", ": 1}")), None);
+        assert!(judge(Must::Move, 1, "[]").is_some(), "nothing at all is not well");
+        assert!(judge(Must::Move, 2, &text.replace(":0}", ": 1}")).is_some(), "two of four");
+        assert!(judge(Must::Count, 1, text).is_some());
     }
 
     #[test]

@@ -5,8 +5,9 @@
 use core::ffi::{c_int, c_uint, c_void};
 use shunt_mlx5_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_srq, ibv_srq_init_attr,
 };
-use shunt_verbs::hooks::{device, memory, qp};
+use shunt_verbs::hooks::{device, memory, qp, shared};
 
 /// Functions of libibverbs, each with what it is here.
 macro_rules! symbols {
@@ -45,6 +46,8 @@ symbols! {
         qp::create_cq(context, cqe, of, channel, vector)
     }
     shunt_ibv_destroy_cq(cq: *mut ibv_cq) -> c_int { qp::destroy_cq(cq) }
+    shunt_ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq { shared::create(pd, attr) }
+    shunt_ibv_destroy_srq(srq: *mut ibv_srq) -> c_int { shared::destroy(srq) }
     shunt_ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp { qp::create_qp(pd, attr) }
     shunt_ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int { qp::modify_qp(qp, attr, mask) }
     shunt_ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {

@@ -128,7 +128,10 @@ impl Agent {
             let own = own_failed && charge.first() == Some(key) && incarnation == 1;
             let failed = own || spare_failed == Some((key, incarnation));
             let unfit = misplaced == Some(key);
-            if !ready || !up || failed || unfit || goes_back {
+            // What no message came into is known once all have left the queue that they share.
+            let home = charge.first() == Some(key) && incarnation == 1;
+            let follows = home && charge.pair.shared.as_ref().is_some_and(|shared| shared.is_left());
+            if !ready || !up || failed || unfit || follows || goes_back {
                 self.ask(now, charge, key, incarnation);
             }
         }
@@ -158,6 +161,9 @@ impl Agent {
             }
         }
         self.mark(charge);
+        if let Some(shared) = charge.pair.shared.as_ref().filter(|_| charge.first() == Some(key)) {
+            shared.leave();
+        }
         self.owned.requests += 1;
         let request = self.owned.requests;
         if let Some(path) = self.owned.paths.get_mut(&key) {
@@ -294,6 +300,10 @@ impl Agent {
         let mut state = charge.pair.state();
         state.recv_on = On::Nowhere;
         state.receives.rewind();
+        if let Some(shared) = &charge.pair.shared {
+            let dealt = state.receives.take_all();
+            shared.give_back(charge.pair.id, dealt);
+        }
         drop(state);
         (charge.fenced_since, charge.cut) = (None, None);
         self.busy = true;
@@ -416,6 +426,9 @@ impl Agent {
         status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
         status::write();
         charge.pair.state().lost = true;
+        if let Some(shared) = &charge.pair.shared {
+            shared.spoil();
+        }
         self.mark(charge);
         waking::stop_own(&charge.pair);
         let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);

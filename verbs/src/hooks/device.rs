@@ -1,6 +1,6 @@
 //! Devices: the table of a context is changed where it lies, so that functions which headers define come here as well.
 
-use super::{data, qp};
+use super::{data, qp, shared};
 use crate::objects::{At, Context, CreateQpEx, Extended};
 use crate::real;
 use crate::registry;
@@ -52,6 +52,7 @@ unsafe fn adopt(context: *mut ibv_context) {
         registry::with_mut(|objects| objects.contexts.insert(context.addr(), known));
         (*context).ops.post_send = ops.post_send.map(|_| data::post_send as _);
         (*context).ops.post_recv = ops.post_recv.map(|_| data::post_recv as _);
+        (*context).ops.post_srq_recv = ops.post_srq_recv.map(|_| shared::post as _);
         (*context).ops.poll_cq = ops.poll_cq.map(|_| data::poll_cq as _);
         if let (Some(slot), Some(_)) = (slot, ex.create_qp_ex) {
             *slot = Some(qp::create_qp_ex);

@@ -5,3 +5,4 @@ pub mod data;
 pub mod device;
 pub mod memory;
 pub mod qp;
+pub mod shared;

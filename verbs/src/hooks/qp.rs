@@ -58,6 +58,16 @@ pub unsafe fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     errno
 }
 
+/// True if a new queue pair on this shared receive queue would take buffers that others were dealt. Says so by errno.
+fn is_taken_back(srq: *mut ibv_srq) -> bool {
+    let taken_back = registry::shared(srq).is_some_and(|shared| shared.is_taken_back());
+    if taken_back {
+        // SAFETY: the calling thread's own.
+        unsafe { *libc::__errno_location() = libc::EAGAIN };
+    }
+    taken_back
+}
+
 /// What a queue pair was made with.
 struct Made {
     pd: *mut ibv_pd,
@@ -78,6 +88,10 @@ struct Made {
 /// # Safety
 /// As its manual says.
 pub unsafe fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: the caller's attributes.
+    if unsafe { is_taken_back((*attr).srq) } {
+        return std::ptr::null_mut();
+    }
     // SAFETY: forwarded to the caller.
     let qp = unsafe { real::ibv_create_qp(pd, attr) };
     if !qp.is_null() {
@@ -110,6 +124,10 @@ pub unsafe extern "C" fn create_qp_ex(
 ) -> *mut ibv_qp {
     let known = registry::context(context);
     let Some(create) = known.and_then(|known| known.ex.create_qp_ex) else { return std::ptr::null_mut() };
+    // SAFETY: the caller's attributes.
+    if unsafe { is_taken_back((*attr).srq) } {
+        return std::ptr::null_mut();
+    }
     // SAFETY: forwarded to the caller.
     let qp = unsafe { create(context, attr) };
     if !qp.is_null() {
@@ -158,12 +176,13 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
     };
     let found = registry::with(|objects| {
         let domain = objects.domains.get(&made.pd.addr()).cloned()?;
-        Some((domain, objects.queue(made.send_cq)?, objects.queue(made.recv_cq)?))
+        let shared = objects.shared.get(&made.srq.addr()).cloned();
+        Some((domain, (objects.queue(made.send_cq)?, objects.queue(made.recv_cq)?, shared)))
     });
     let why = match &found {
         _ if settings().mode != Mode::On => "SHUNT_VERBS is observe",
         _ if made.kind != IBV_QPT_RC => "it is no reliable connection",
-        _ if !made.srq.is_null() => "it has a shared receive queue",
+        Some((_, (.., None))) if !made.srq.is_null() => "its shared receive queue was made in another way",
         _ if made.special => "it was made with attributes that are not carried over",
         _ if made.operations & !u64::from(OPERATIONS) != 0 => {
             "it was made for operations that are not carried over"
@@ -171,8 +190,8 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         None => "its completion queue or its domain was made in another way",
         Some(_) => "",
     };
-    let Some((domain, send, receive)) = found.filter(|_| why.is_empty()) else { return no(why) };
-    let queues = (send.clone(), receive.clone());
+    let Some((domain, queues)) = found.filter(|_| why.is_empty()) else { return no(why) };
+    let (send, receive, shared) = queues.clone();
     let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
     if made.operations != 0 {
         pair.extended.store(true, Ordering::Release);
@@ -181,6 +200,10 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
     }
     for queue in [&send, &receive] {
         queue.enter_first().join(qpn, pair.clone());
+    }
+    if let Some(shared) = shared {
+        let taker = Arc::downgrade(&pair);
+        shared.join(taker, id);
     }
     registry::with_mut(|objects| objects.put_pair(qp, pair));
 }
@@ -299,6 +322,10 @@ pub unsafe fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
         spares.iter().for_each(|spare| spare.destroy());
+        if let Some(shared) = &pair.shared {
+            let dealt = pair.state().receives.take_all();
+            shared.forget(pair.id, dealt);
+        }
         agent::gone(&pair);
     }
     // SAFETY: forwarded to the caller.

@@ -77,7 +77,7 @@ impl Program {
         let (qp, cq) = (Box::into_raw(Box::new(qp)), Box::into_raw(Box::new(cq)));
         let queue = Arc::new(CompletionQueue::new(At(cq), known, false));
         let cap = sys::ibv_qp_cap { max_send_wr: DEPTH, max_send_sge: 1, ..Default::default() };
-        let queues = (queue.clone(), queue.clone());
+        let queues = (queue.clone(), queue.clone(), None);
         let pair = Arc::new(QueuePair::new(1, (At(qp), QPN), domain, queues, cap, false));
         queue.enter().join(QPN, pair.clone());
         registry::with_mut(|objects| {

@@ -32,6 +32,15 @@ pub struct Card {
     pub memory: Memory,
 }
 
+/// What an end may have beside a queue pair.
+#[derive(Clone, Copy, Default)]
+pub struct Has {
+    /// A completion channel.
+    pub channel: bool,
+    /// A shared receive queue.
+    pub shared: bool,
+}
+
 /// The end.
 pub struct Link {
     rdma: &'static Rdma,
@@ -39,6 +48,8 @@ pub struct Link {
     cqs: [*mut sys::ibv_cq; 2],
     /// Of both queues, for an end that sleeps.
     channel: *mut sys::ibv_comp_channel,
+    /// Where buffers to receive into go, unless it is null.
+    srq: *mut sys::ibv_srq,
     mr: *mut sys::ibv_mr,
     gid: [u8; 16],
     gid_index: u8,
@@ -87,7 +98,7 @@ fn by_version() -> Result<(), String> {
 
 impl Link {
     /// Opens a device and makes everything on it.
-    pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64, sleeps: bool) -> Result<Self, String> {
+    pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64, has: Has) -> Result<Self, String> {
         let rdma = sys::load().map_err(|error| error.to_string())?;
         by_version()?;
         let depth64 = u64::from(depth);
@@ -114,7 +125,7 @@ impl Link {
             let access = sys::IBV_ACCESS_LOCAL_WRITE | REMOTE;
             let at = memory.as_mut_ptr().cast();
             let mr = made("ibv_reg_mr", rdma.verbs.ibv_reg_mr(pd, at, bytes as usize, access as i32))?;
-            let channel = match sleeps {
+            let channel = match has.channel {
                 true => made("ibv_create_comp_channel", rdma.verbs.ibv_create_comp_channel(context))?,
                 false => null_mut(),
             };
@@ -123,7 +134,16 @@ impl Link {
                 made("ibv_create_cq", cq)
             };
             let cqs = [cq()?, cq()?];
+            let mut shared = sys::ibv_srq_init_attr {
+                srq_context: null_mut(),
+                attr: sys::ibv_srq_attr { max_wr: depth, max_sge: 1, srq_limit: 0 },
+            };
+            let srq = match has.shared {
+                true => made("ibv_create_srq", rdma.verbs.ibv_create_srq(pd, &raw mut shared))?,
+                false => null_mut(),
+            };
             let mut attr = sys::ibv_qp_init_attr {
+                srq,
                 send_cq: cqs[0],
                 recv_cq: cqs[1],
                 qp_type: sys::IBV_QPT_RC,
@@ -141,7 +161,7 @@ impl Link {
             let mut gid = sys::ibv_gid { raw: [0; 16] };
             done("ibv_query_gid", rdma.verbs.ibv_query_gid(context, 1, gid_index.into(), &raw mut gid))?;
             let (gid, sent) = (gid.raw, Default::default());
-            Ok(Self { rdma, qp, cqs, channel, mr, gid, gid_index, depth: depth64, memory, slots, sent })
+            Ok(Self { rdma, qp, cqs, channel, srq, mr, gid, gid_index, depth: depth64, memory, slots, sent })
         }
     }
 
@@ -322,8 +342,15 @@ impl Link {
         let mut sge = self.sge(self.messages() + buffer * MESSAGE, MESSAGE);
         let mut wr = sys::ibv_recv_wr { wr_id: buffer, next: null_mut(), sg_list: &raw mut sge, num_sge: 1 };
         let mut bad = null_mut();
-        // SAFETY: the queue pair is alive, and so is what the request names.
-        done("ibv_post_recv", unsafe { sys::ibv_post_recv(self.qp, &raw mut wr, &raw mut bad) })
+        // SAFETY: both queues are alive, and so is what the request names.
+        unsafe {
+            match self.srq.is_null() {
+                true => done("ibv_post_recv", sys::ibv_post_recv(self.qp, &raw mut wr, &raw mut bad)),
+                false => {
+                    done("ibv_post_srq_recv", sys::ibv_post_srq_recv(self.srq, &raw mut wr, &raw mut bad))
+                }
+            }
+        }
     }
 
     /// The next completion of either queue makes the channel ready, or one that nobody has taken does.

@@ -10,7 +10,7 @@
 
 mod link;
 
-use link::{Link, Memory};
+use link::{Has, Link, Memory};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -64,6 +64,8 @@ struct Options {
     stream: TcpStream,
     /// It sleeps on a completion channel.
     sleeps: bool,
+    /// It receives by a shared receive queue.
+    shares: bool,
     adds: Adds,
 }
 
@@ -79,12 +81,13 @@ enum Adds {
 
 const USAGE: &str =
     "shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
-    [--wait poll|events] [--adds no|seen|blind]";
+    [--wait poll|events] [--adds no|seen|blind] [--receives own|shared]";
 
 fn options() -> Result<Options, String> {
     let mut words = std::env::args().skip(1);
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
+    let mut shares = false;
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word}: expected a value, got none; {USAGE}"))?;
         let bad = || format!("{word}: expected another value than {value:?}; {USAGE}");
@@ -96,6 +99,13 @@ fn options() -> Result<Options, String> {
                 sleeps = match value.as_str() {
                     "poll" => false,
                     "events" => true,
+                    _ => return Err(bad()),
+                }
+            }
+            "--receives" => {
+                shares = match value.as_str() {
+                    "own" => false,
+                    "shared" => true,
                     _ => return Err(bad()),
                 }
             }
@@ -119,7 +129,7 @@ fn options() -> Result<Options, String> {
     }
     let stream = stream.ok_or(USAGE)?;
     let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
-    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, adds })
+    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, shares, adds })
 }
 
 /// The other end may still be starting.
@@ -202,9 +212,10 @@ const ADDING: u64 = 1 << 41;
 const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
-    let Options { device, gid, duration, mut stream, sleeps, adds } = options;
+    let Options { device, gid, duration, mut stream, sleeps, shares, adds } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let link = Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT, sleeps)?;
+    let link =
+        Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT, Has { channel: sleeps, shared: shares })?;
     for slot in 0..SLOTS {
         link.store(slot * SLOT, MARK);
     }
