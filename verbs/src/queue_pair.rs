@@ -93,7 +93,7 @@ impl QueuePair {
             (cap.max_recv_wr, cap.max_recv_sge) = (shared.attr.max_wr, shared.attr.max_sge);
         }
         let state = State {
-            sends: SendQueue::new(settings().answers, all_signaled, cap.max_send_wr as usize),
+            sends: SendQueue::new(settings().policy, all_signaled, cap.max_send_wr as usize),
             receives: ReceiveQueue::new(cap.max_recv_wr as usize),
             straight: [true; 2],
             ..State::default()

@@ -9,6 +9,7 @@
 //! [`Answers::Needed`] the queue stands there, and the program gets an error for it. By [`Answers::Unread`] it counts
 //! as done.
 
+use crate::policy::{Answers, Policy, Rule};
 use crate::record::{Beside, Record};
 use crate::request::{Kind, Request};
 use crate::ring::Ring;
@@ -25,20 +26,10 @@ pub struct Done {
     pub kind: Kind,
 }
 
-/// What an atomic without its answer is to the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Answers {
-    /// An error: it may look at the value.
-    #[default]
-    Needed,
-    /// Done: it never looks.
-    Unread,
-}
-
 /// The journal of one queue pair.
 #[derive(Default)]
 pub struct SendQueue {
-    answers: Answers,
+    policy: Policy,
     /// Every request is signaled, whatever its flags say.
     all_signaled: bool,
     /// The program has posted an atomic.
@@ -56,6 +47,8 @@ pub struct SendQueue {
     limit: u64,
     /// The other end has executed all before this number.
     executed: u64,
+    /// A NIC had been given all before this number when it was left.
+    tried: u64,
     /// Messages that were executed and consumed a receive of the other end.
     two_sided: u64,
     /// The program's number for the newest signaled request that completed on its own queue pair.
@@ -68,8 +61,8 @@ pub struct Impossible;
 
 impl SendQueue {
     /// An empty one, for so many requests at first.
-    pub fn new(answers: Answers, all_signaled: bool, depth: usize) -> Self {
-        Self { answers, all_signaled, records: Ring::new(depth), beside: Ring::new(depth), ..Self::default() }
+    pub fn new(policy: Policy, all_signaled: bool, depth: usize) -> Self {
+        Self { policy, all_signaled, records: Ring::new(depth), beside: Ring::new(depth), ..Self::default() }
     }
 
     /// True once the program has posted an atomic.
@@ -80,7 +73,7 @@ impl SendQueue {
     /// True once an atomic was posted whose answer the program needs: a queue pair is not left without need then,
     /// because an answer that is under way would be lost.
     pub fn needs_answers(&self) -> bool {
-        self.atomics && self.answers == Answers::Needed
+        self.atomics && (self.policy.answers == Answers::Needed || self.policy.rule == Rule::Paper)
     }
 
     /// True if the oldest request is an atomic whose answer is lost and needed: nothing behind it can complete.
@@ -89,8 +82,25 @@ impl SendQueue {
     }
 
     fn stands_at(&self, number: u64) -> bool {
-        let executed = number < self.executed;
-        executed && self.answers == Answers::Needed && self.records.get(number).is_atomic()
+        let lost = match self.policy.rule {
+            Rule::Exact => number < self.executed && self.policy.answers == Answers::Needed,
+            Rule::Paper => number < self.tried,
+        };
+        lost && self.records.get(number).is_atomic()
+    }
+
+    /// The other end has executed it, and that counts.
+    fn is_known_done(&self, number: u64) -> bool {
+        number < self.executed && (self.policy.rule == Rule::Exact || !self.is_repeated(number))
+    }
+
+    /// If the other end has executed it, it is posted again whole.
+    fn is_repeated(&self, number: u64) -> bool {
+        let record = self.records.get(number);
+        match self.policy.rule {
+            Rule::Exact => record.is_read(),
+            Rule::Paper => !record.is_two_sided(),
+        }
     }
 
     /// Number of the oldest request that is not complete.
@@ -180,7 +190,7 @@ impl SendQueue {
             return None;
         }
         let beside = (self.beside.room() > 0).then(|| self.beside.get(number));
-        Some((self.records.get(number).request(beside)?, number < self.executed))
+        Some((self.records.get(number).request(beside)?, self.is_known_done(number)))
     }
 
     /// NICs have taken so many more.
@@ -271,12 +281,10 @@ impl SendQueue {
             self.two_sided += u64::from(self.records.get(number).is_two_sided());
         }
         self.executed = self.executed.max(cut);
+        self.tried = self.tried.max(self.next);
         self.next = self.first;
         let mut seen = Vec::new();
-        while self.first < self.executed
-            && !self.records.get(self.first).is_read()
-            && !self.stands_at(self.first)
-        {
+        while self.first < self.executed && !self.is_repeated(self.first) && !self.stands_at(self.first) {
             seen.extend(self.pop_done());
         }
         Ok(seen)
@@ -318,6 +326,7 @@ mod tests {
         seen.iter().map(|done| done.wr_id).collect()
     }
 
+    const UNREAD: Policy = Policy { answers: Answers::Unread, rule: Rule::Exact };
     const SEND: Kind = Kind::Send(None);
     const WRITE: Kind = Kind::Write(None);
 
@@ -364,7 +373,7 @@ mod tests {
 
     #[test]
     fn an_atomic_whose_answer_nobody_reads_is_done_when_it_was_executed() {
-        let mut queue = SendQueue::new(Answers::Unread, false, 0);
+        let mut queue = SendQueue::new(UNREAD, false, 0);
         for (n, kind) in [ADD, Kind::Read, Kind::CompareSwap(1, 2), ADD].into_iter().enumerate() {
             post(&mut queue, 10 + n as u64, kind, true);
         }
@@ -377,6 +386,30 @@ mod tests {
         }
         assert_eq!(posted, [(11, true), (12, true), (13, false)], "only the last is an atomic once more");
         assert_eq!(ids(&queue.numbered_done(3).unwrap()), [11, 12, 13]);
+    }
+
+    #[test]
+    fn the_papers_rule_repeats_writes_that_were_executed_and_gives_up_each_atomic() {
+        let policy = Policy { answers: Answers::Unread, rule: Rule::Paper };
+        let mut queue = SendQueue::new(policy, false, 0);
+        for (n, kind) in [SEND, WRITE, SEND, WRITE, SEND].into_iter().enumerate() {
+            post(&mut queue, 10 + n as u64, kind, true);
+        }
+        assert_eq!((ids(&queue.cut(4, 0, 0).unwrap()), queue.two_sided()), (vec![10], 2));
+        let mut posted = Vec::new();
+        while let Some((request, executed)) = queue.peek() {
+            posted.push((request.wr_id, executed));
+            queue.given(1);
+        }
+        assert_eq!(posted, [(11, false), (12, true), (13, false), (14, false)]);
+        assert_eq!(queue.numbered_done(4).map(|seen| ids(&seen)), Ok(vec![11, 12, 13, 14]));
+        post(&mut queue, 15, ADD, true);
+        assert!(!queue.answer_is_lost() && queue.needs_answers());
+        assert_eq!(
+            (ids(&queue.cut(5, 5, 5).unwrap()), queue.answer_is_lost()),
+            (vec![], true),
+            "not executed"
+        );
     }
 
     #[test]
@@ -421,7 +454,7 @@ mod tests {
 
     #[test]
     fn what_is_beside_a_record_comes_later_than_records() {
-        let mut queue = SendQueue::new(Answers::Needed, false, 2);
+        let mut queue = SendQueue::new(Policy::default(), false, 2);
         let mut plain = Record::new(1, WRITE, (0, 7));
         plain.words.count = 1;
         queue.push(plain, |_| panic!("nothing is beside it"));
@@ -435,7 +468,7 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_grows_where_it_must() {
-        let mut queue = SendQueue::new(Answers::Needed, false, 4);
+        let mut queue = SendQueue::new(Policy::default(), false, 4);
         assert!(!queue.has_room(), "made when it is needed");
         for turn in 0..3 {
             (0..3).for_each(|at| post(&mut queue, turn * 10 + at, WRITE, true));

@@ -1,6 +1,6 @@
 //! What the environment asks for.
 
-use crate::send_queue::Answers;
+use crate::policy::{Answers, Policy, Rule};
 use shunt_bootstrap::tcp::RootAddress;
 use shunt_settings::{ConfigError, Lookup, parse_duration};
 use std::sync::OnceLock;
@@ -68,8 +68,8 @@ pub struct Settings {
     pub lifetime_ns: u64,
     /// Good probes wanted of a path.
     pub probes: u32,
-    /// What an atomic without its answer is.
-    pub answers: Answers,
+    /// What is posted again, and what an atomic without its answer is.
+    pub policy: Policy,
     /// Where atomics may go.
     pub atomics: Atomics,
     /// Where the other end is found.
@@ -80,6 +80,14 @@ fn answers(text: &str) -> Option<Answers> {
     match text {
         "error" => Some(Answers::Needed),
         "any" => Some(Answers::Unread),
+        _ => None,
+    }
+}
+
+fn rule(text: &str) -> Option<Rule> {
+    match text {
+        "exact" => Some(Rule::Exact),
+        "paper" => Some(Rule::Paper),
         _ => None,
     }
 }
@@ -119,7 +127,10 @@ impl Settings {
                 .unwrap_or(RECOVERY_WINDOW_NS),
             lifetime_ns: env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(LIFETIME_NS),
             probes: env.number("SHUNT_PROBES", 1..=1000)?.unwrap_or(PROBES),
-            answers: env.parse("SHUNT_VERBS_ATOMIC_ANSWER", answers)?.unwrap_or_default(),
+            policy: Policy {
+                answers: env.parse("SHUNT_VERBS_ATOMIC_ANSWER", answers)?.unwrap_or_default(),
+                rule: env.parse("SHUNT_VERBS_RULE", rule)?.unwrap_or_default(),
+            },
             atomics: env.parse("SHUNT_VERBS_ATOMICS", atomics)?.unwrap_or(Atomics::Keep),
             store: env.parse("SHUNT_VERBS_STORE", store)?.unwrap_or(StoreAt::Folder),
         })
@@ -159,8 +170,12 @@ mod tests {
         assert_eq!(store("tcp://10.0.0.1:7700"), Ok(at("10.0.0.1:7700")));
         assert_eq!((&none.store, store("unix:")), (&StoreAt::Folder, Ok(StoreAt::Folder)));
         assert!(store("ftp://x").is_err() && store("tcp://x").is_err());
-        assert_eq!((none.answers, none.atomics), (Answers::Needed, Atomics::Keep));
-        assert_eq!(with("SHUNT_VERBS_ATOMIC_ANSWER", "any").map(|found| found.answers), Ok(Answers::Unread));
+        assert_eq!((none.policy, none.atomics), (Policy::default(), Atomics::Keep));
+        let policy = |name, value| with(name, value).map(|found| found.policy);
+        assert_eq!(policy("SHUNT_VERBS_RULE", "paper").map(|found| found.rule), Ok(Rule::Paper));
+        assert!(policy("SHUNT_VERBS_RULE", "shift").is_err());
+        let any = policy("SHUNT_VERBS_ATOMIC_ANSWER", "any");
+        assert_eq!(any.map(|found| found.answers), Ok(Answers::Unread));
         assert_eq!(with("SHUNT_VERBS_ATOMICS", "move").map(|found| found.atomics), Ok(Atomics::Move));
         assert!(
             with("SHUNT_VERBS_ATOMICS", "any").is_err() && with("SHUNT_VERBS_ATOMIC_ANSWER", "0").is_err()

@@ -2,8 +2,8 @@
 //!
 //! While its queue pairs are on their own, their NIC has the buffers. One that was moved cannot take from there: it is
 //! dealt some of what the program posts from then on, and of what no message has come into. That is known once no queue
-//! pair is on its own any more, so all follow the first that leaves. What one was dealt and did not need comes back when
-//! it moves again.
+//! pair is on its own any more, so all follow the first that leaves. What one was dealt and did not need comes back
+//! when it moves again.
 
 use crate::objects::At;
 use crate::receive_queue::ReceiveQueue;
@@ -176,7 +176,7 @@ mod tests {
         0
     }
 
-    /// One of eight buffers, 1 to `count` posted, and two queue pairs, 7 and 8.
+    /// A queue of eight buffers of which some are posted, by numbers from 1, and two queue pairs, 7 and 8.
     fn queue(count: u64) -> (SharedQueue, Arc<dyn Taker>) {
         let shared =
             SharedQueue::new(At(null_mut()), ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 }, none);

@@ -106,6 +106,13 @@ pub const VARIABLES: &[Variable] = &[
     )
     .default("keep"),
     variable(
+        "SHUNT_VERBS_RULE",
+        "what a verbs program's queue pair posts again when it moves: what the other NIC has not executed, or, to \
+         compare, all that has not completed but received messages (paper)",
+        "exact or paper",
+    )
+    .default("exact"),
+    variable(
         "SHUNT_VERBS_STORE",
         "where verbs programs find each other: on this machine, or at what `shunt store serve` keeps for several",
         "unix: or tcp://HOST:PORT",

@@ -274,9 +274,32 @@ impl Link {
 
     /// WRITEs a slot of words into one of the other end.
     pub fn write(&self, number: u64, slot: u64, to: Memory, word: impl Fn(u64) -> u64) -> Result<(), String> {
+        self.write_by(sys::IBV_WR_RDMA_WRITE, number, slot, to, word)
+    }
+
+    /// The same with a message, which is the number.
+    pub fn write_immediate(
+        &self,
+        number: u64,
+        slot: u64,
+        to: Memory,
+        word: impl Fn(u64) -> u64,
+    ) -> Result<(), String> {
+        self.write_by(sys::IBV_WR_RDMA_WRITE_WITH_IMM, number, slot, to, word)
+    }
+
+    fn write_by(
+        &self,
+        opcode: u32,
+        number: u64,
+        slot: u64,
+        to: Memory,
+        word: impl Fn(u64) -> u64,
+    ) -> Result<(), String> {
         let buffer = self.next_buffer(256);
         (0..32).for_each(|at| self.store(buffer + at * 8, word(at)));
-        let mut wr = sys::ibv_send_wr { wr_id: number, opcode: sys::IBV_WR_RDMA_WRITE, ..Default::default() };
+        let mut wr = sys::ibv_send_wr { wr_id: number, opcode, ..Default::default() };
+        wr.__bindgen_anon_1.imm_data = (number as u32).to_be();
         wr.wr.rdma.remote_addr = to.address + slot;
         wr.wr.rdma.rkey = to.rkey;
         self.post(&mut wr, &mut self.sge(buffer, 256))
@@ -392,13 +415,18 @@ impl Link {
         }
     }
 
-    /// What is in a message that has come.
-    pub fn message(&self, wc: &sys::ibv_wc) -> Result<[u64; 2], String> {
+    /// What is in a message that has come: a number, and what is beside it unless it is immediate data.
+    pub fn message(&self, wc: &sys::ibv_wc) -> Result<(u64, Option<u64>), String> {
+        if wc.opcode == sys::IBV_WC_RECV_RDMA_WITH_IMM {
+            // SAFETY: both views of the union are plain words.
+            let immediate = unsafe { wc.__bindgen_anon_1.imm_data };
+            return Ok((u32::from_be(immediate).into(), None));
+        }
         if u64::from(wc.byte_len) != MESSAGE {
             return Err(format!("a message of {} bytes, not {MESSAGE}", wc.byte_len));
         }
         let at = self.messages() + wc.wr_id * MESSAGE;
-        Ok([self.load(at), self.load(at + 8)])
+        Ok((self.load(at), Some(self.load(at + 8))))
     }
 }
 

@@ -1,10 +1,10 @@
 //! `shunt-verbs-count`: two processes that number everything they post, and check that it happened once, in order and
 //! whole. It knows nothing of what may stand between it and libibverbs, which it opens by name.
 //!
-//! Each end sends a stream of numbers. An even one is a WRITE of a pattern into its slot at the other end, the odd one
-//! behind it a SEND that says so. Who receives the SEND checks the slot and marks it as read: what is lost, doubled,
-//! out of order or written again later is found. Now and then a READ fetches a pattern that never changes. By `--adds`
-//! an end adds to a word of the other as well, which must count what was done.
+//! Each end sends a stream of numbers. An even one is a WRITE of a pattern into its slot at the other end, the odd
+//! one behind it a SEND, or a WRITE with immediate data, that says so. Who receives it checks the slot and marks it as
+//! read: what is lost, doubled, out of order or written again later is found. Now and then a READ fetches a pattern that
+//! never changes. By `--adds` an end adds to a word of the other as well, which must count what was done.
 //!
 //! Where a request fails, what comes back is counted: errors, and which was the first.
 
@@ -22,6 +22,10 @@ const SLOTS: u64 = 64;
 const SLOT: u64 = 256;
 /// Requests that are not complete, at most.
 const WINDOW: u64 = 48;
+/// The message of every so manyeth pair is a WRITE with immediate data.
+const IMMEDIATES: u64 = 4;
+/// No number.
+const NONE: u64 = u64::MAX;
 /// Every so manyeth pair is followed by a READ.
 const READS: u64 = 8;
 /// A stream that stands still for so long is given up.
@@ -37,6 +41,8 @@ struct Found {
     sent: u64,
     received: u64,
     reads: u64,
+    /// Messages that were left out.
+    lost: u64,
     doubled: u64,
     order: u64,
     wrong: u64,
@@ -148,16 +154,16 @@ fn main() -> ExitCode {
     match options().and_then(run) {
         Ok(found) => {
             let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
-            let Found { missed, woken, errors, named, .. } = found;
+            let Found { lost, missed, woken, errors, named, .. } = found;
             println!(
                 "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
-                 \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
+                 \"lost\": {lost}, \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
                  \"missed\": {missed}, \"woken\": {woken}, \"errors\": {errors}, \"named\": \"{named}\"}}"
             );
             if errors > 0 {
                 return ExitCode::from(3);
             }
-            ExitCode::from(u8::from(doubled + order + wrong + ghost + missed > 0))
+            ExitCode::from(u8::from(lost + doubled + order + wrong + ghost + missed > 0))
         }
         Err(error) => {
             eprintln!("error: {error}");
@@ -181,6 +187,8 @@ struct End {
     link: Link,
     there: Memory,
     found: Found,
+    /// By slot: the number that was read there last, if it has not been written again.
+    read: [u64; SLOTS as usize],
     /// The next number to post, and the first that is not complete.
     next: u64,
     done: u64,
@@ -225,6 +233,7 @@ fn run(options: Options) -> Result<Found, String> {
         link,
         there: there.memory,
         found: Found::default(),
+        read: [NONE; SLOTS as usize],
         next: 0,
         done: 0,
         due: 1,
@@ -259,7 +268,7 @@ fn run(options: Options) -> Result<Found, String> {
     if end.failed {
         return Ok(end.found);
     }
-    end.found.ghost = (0..SLOTS).filter(|slot| end.link.load(slot * SLOT) != MARK).count() as u64;
+    end.look_for_ghosts();
     Ok(end.found)
 }
 
@@ -340,8 +349,12 @@ impl End {
             let number = self.next;
             let slot = number / 2 % SLOTS * SLOT;
             self.link.write(number, slot, self.there, |word| shape(number, word))?;
-            // Beside the number: how far this end has read.
-            self.link.send(number + 1, [number + 1, (self.due - 1) / 2])?;
+            if (number / 2).is_multiple_of(IMMEDIATES) {
+                self.link.write_immediate(number + 1, slot, self.there, |word| shape(number, word))?;
+            } else {
+                // Beside the number: how far this end has read.
+                self.link.send(number + 1, [number + 1, (self.due - 1) / 2])?;
+            }
             self.order.extend([number, number + 1]);
             self.next += 2;
             if (number / 2).is_multiple_of(READS) && !self.reading {
@@ -389,17 +402,19 @@ impl End {
                 continue;
             }
             self.came();
-            let [number, read] = self.link.message(&wc)?;
-            self.read_there = self.read_there.max(read);
+            let (number, read) = self.link.message(&wc)?;
+            self.read_there = self.read_there.max(read.unwrap_or_default());
             if number < self.due {
                 self.found.doubled += 1;
             } else {
+                self.found.lost += (number - self.due) / 2;
                 self.found.order += u64::from(number != self.due);
                 self.look(number - 1);
                 self.due = number + 2;
             }
             self.link.receive(wc.wr_id)?;
         }
+        self.look_for_ghosts();
         if self.failed && self.order.is_empty() {
             return Err("the queue pair failed, and all that was posted came back".into());
         }
@@ -431,8 +446,20 @@ impl End {
         self.adds_failed += u64::from(number == ADDING);
     }
 
+    /// What was read and is there once more was written again. The other end writes the next number there only when it
+    /// knows that this one was read.
+    fn look_for_ghosts(&mut self) {
+        for (slot, read) in (0..).zip(&mut self.read) {
+            if *read != NONE && self.link.load(slot * SLOT) == shape(*read, 0) {
+                self.found.ghost += 1;
+                *read = NONE;
+            }
+        }
+    }
+
     /// Checks a slot, and marks it as read.
     fn look(&mut self, number: u64) {
+        self.read[(number / 2 % SLOTS) as usize] = number;
         let slot = number / 2 % SLOTS * SLOT;
         let whole = (0..SLOT / 8).all(|word| self.link.load(slot + word * 8) == shape(number, word));
         self.found.wrong += u64::from(!whole);
