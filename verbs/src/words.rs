@@ -3,8 +3,10 @@
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::path::{Word, WordParts};
 
+/// Version of what processes tell each other.
+pub const VERSION: u16 = 2;
 /// First word of every message, with the version of what follows.
-const MAGIC: u32 = 0x5356_0002;
+const MAGIC: u32 = 0x5356_0000 | VERSION as u32;
 
 /// Two ends of one connection introduce themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +142,12 @@ impl In<'_> {
     }
 }
 
+/// The version that a message is of; none if it is no message of this library.
+pub fn version(bytes: &[u8]) -> Option<u16> {
+    let first = bytes.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))?;
+    (first >> 16 == MAGIC >> 16).then_some(first as u16)
+}
+
 /// Reads a message; none if it is not one.
 pub fn decode(bytes: &[u8]) -> Option<Said> {
     let mut from = In(bytes);
@@ -224,6 +232,11 @@ mod tests {
             assert_ne!(decode(&bytes[..bytes.len() - 1]), Some(said.clone()));
             assert_eq!(decode(&[&bytes[..], &[0]].concat()), None);
         }
+        let mut newer = encode(&Said::Parted(3));
+        assert_eq!(version(&newer), Some(VERSION));
+        newer[3] += 1;
+        assert_eq!((version(&newer), decode(&newer)), (Some(VERSION + 1), None));
+        assert_eq!((version(b"SV"), version(b"HTTP/1.1")), (None, None));
         assert_eq!(decode(b""), None);
         assert_eq!(decode(&[0; 64]), None, "not ours");
     }

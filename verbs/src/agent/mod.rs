@@ -20,10 +20,11 @@ mod post;
 mod waking;
 
 use crate::directory::Directory;
+use crate::directory::remarks::Remarks;
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status;
-use crate::words::{Hello, Said, decode, encode};
+use crate::words::{Hello, Said, VERSION, decode, encode, version};
 use charge::{Charge, There};
 use nics::Machine;
 use owner::{Owned, OwnedPath};
@@ -37,7 +38,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_recovery::path::{PathMachine, PathStart};
 use shunt_recovery::slots::RailPair;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Time between two introductions to a peer that has not answered.
@@ -142,6 +143,10 @@ struct Agent {
     /// By domain's address: which of its changes were told.
     told: HashMap<usize, u64>,
     ports_asked: Nanos,
+    /// Processes that run another version.
+    foreign: HashSet<String>,
+    /// What is to be told once.
+    remarks: Remarks,
     busy: bool,
 }
 
@@ -159,6 +164,8 @@ impl Agent {
             cards,
             told: HashMap::new(),
             ports_asked: Nanos::ZERO,
+            foreign: HashSet::new(),
+            remarks: Remarks::default(),
             busy: false,
         })
     }
@@ -261,7 +268,7 @@ impl Agent {
         }
         let mut arrived = Vec::new();
         while let Some((from, bytes)) = self.post.directory.receive() {
-            arrived.push((from, decode(&bytes)));
+            arrived.push((from, decode(&bytes), version(&bytes)));
         }
         let now = self.now();
         self.busy |= !outcomes.is_empty() || !events.is_empty() || !arrived.is_empty();
@@ -278,16 +285,34 @@ impl Agent {
             }
         }
         self.ask_ports(now);
-        for (from, said) in arrived {
+        for (from, said, version) in arrived {
             match said {
                 Some(said) => self.hear(now, &from, said),
-                None => charge::debug(&format!("{from} sent what this version does not read")),
+                None => self.hear_nothing(from, version),
             }
+        }
+        for remark in self.post.directory.remarks().into_iter().chain(self.remarks.take()) {
+            charge::say(&remark);
         }
         for key in self.engine.paths().keys() {
             self.busy |= self.engine.look(&mut self.owned, now, key, Around::default());
         }
         self.busy |= self.engine.look_at_destroys(now);
+    }
+
+    /// A message that this version does not read.
+    fn hear_nothing(&mut self, from: String, version: Option<u16>) {
+        match version.filter(|version| *version != VERSION) {
+            Some(version) => {
+                self.remarks.add(format!(
+                    "{from}: expected messages of version {VERSION}, got {version}; run the same Shunt at both ends"
+                ));
+                self.foreign.insert(from);
+            }
+            None => {
+                self.remarks.add(format!("{from}: expected a message of this library, got something else"))
+            }
+        }
     }
 
     fn ask_ports(&mut self, now: Nanos) {

@@ -81,6 +81,9 @@ impl Agent {
         charge.hello_at = now;
         let (to_gid, to_qpn) = charge.remote();
         let Some(name) = self.post.directory.get(&to_gid, to_qpn) else { return self.report(charge) };
+        if self.foreign.contains(&name) {
+            return charge.pair.state().pass("the other end runs another version of this library");
+        }
         let said = encode(&Said::Hello(Box::new(charge.hello(&self.cards))));
         // Nobody there, or no room: it is said again.
         let _ = self.post.directory.send(&name, &said);

@@ -1,6 +1,7 @@
 //! How processes of one machine find each other's queue pairs: a folder of this user's with a socket for each process
 //! and a link from each queue pair to the socket of its process.
 
+use super::remarks::Remarks;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -66,6 +67,8 @@ pub struct Folder {
     folder: PathBuf,
     /// Name of its socket.
     pub name: String,
+    /// What was met that is not used.
+    pub remarks: Remarks,
     socket: UnixDatagram,
 }
 
@@ -83,7 +86,7 @@ impl Folder {
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { folder, name, socket })
+        Ok(Self { folder, name, remarks: Remarks::default(), socket })
     }
 
     fn entry(&self, gid: &[u8; 16], qpn: u32) -> PathBuf {
@@ -114,8 +117,20 @@ impl Folder {
 
     /// Name of the socket of a queue pair's process.
     pub fn get(&self, gid: &[u8; 16], qpn: u32) -> Option<String> {
-        let to = fs::read_link(self.entry(gid, qpn)).ok()?;
-        to.file_name().and_then(|name| name.to_str()).map(str::to_owned)
+        let entry = self.entry(gid, qpn);
+        let to = match fs::read_link(&entry) {
+            Ok(to) => to,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => return self.forged(&entry, "something else"),
+        };
+        let name = to.to_str().filter(|name| is_socket_name(name));
+        name.map_or_else(|| self.forged(&entry, &format!("one to {to:?}")), |name| Some(name.to_owned()))
+    }
+
+    /// An entry that this library has not made.
+    fn forged(&self, entry: &Path, met: &str) -> Option<String> {
+        self.remarks.add(format!("{}: expected a link to PID.sock, got {met}; remove it", entry.display()));
+        None
     }
 
     /// Sends to the process of a socket's name.
@@ -165,6 +180,12 @@ fn sweep(folder: &Path) {
     }
 }
 
+/// True for the names that processes give their sockets.
+fn is_socket_name(name: &str) -> bool {
+    let number = name.strip_suffix(".sock").unwrap_or_default();
+    number.parse::<u32>().is_ok_and(|parsed| parsed.to_string() == number)
+}
+
 /// True if a process of this number is there.
 pub fn is_alive(process: u32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
@@ -177,7 +198,8 @@ mod tests {
     fn open(folder: &Path, name: &str) -> Folder {
         let socket = UnixDatagram::bind(folder.join(name)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Folder { folder: folder.to_owned(), name: name.to_owned(), socket }
+        let remarks = Remarks::default();
+        Folder { folder: folder.to_owned(), name: name.to_owned(), remarks, socket }
     }
 
     #[test]
@@ -194,6 +216,19 @@ mod tests {
         one.send("2.sock", b"abc").unwrap();
         assert_eq!(other.receive(), Some(("1.sock".to_owned(), b"abc".to_vec())));
         assert_eq!(other.receive(), None);
+        // An entry that leads anywhere else is not followed, and is told once.
+        assert_eq!(one.remarks.take(), [""; 0]);
+        for (qpn, to) in [(1, "/etc/2.sock"), (2, "../2.sock"), (3, "x.sock"), (4, "02.sock"), (5, "")] {
+            let entry = one.entry(&[5; 16], qpn);
+            if to.is_empty() {
+                fs::write(entry, "2.sock").unwrap()
+            } else {
+                symlink(to, entry).unwrap()
+            }
+            assert_eq!((one.get(&[5; 16], qpn), one.get(&[5; 16], qpn)), (None, None), "{to}");
+            let told = one.remarks.take();
+            assert!(told.len() == 1 && told[0].contains("expected a link to PID.sock, got "), "{told:?}");
+        }
         drop(other);
         assert!(one.send("2.sock", b"abc").is_err());
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

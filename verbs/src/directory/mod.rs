@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | [`folder`] | on one machine: sockets and links in the runtime directory |
 //! | [`remote`] | between machines: a store, and connections between the processes themselves |
+//! | [`remarks`] | what was met and is not used |
 //! | [`store`] | that store, which `shunt store serve` is; its words: [`store_words`] |
 
 pub mod folder;
+pub mod remarks;
 pub mod remote;
 mod secret;
 pub mod store;
@@ -103,6 +105,14 @@ impl Directory {
         match self {
             Self::Folder(folder) => folder.receive(),
             Self::Remote(remote) => lock(&remote.1).receive(),
+        }
+    }
+
+    /// What was met that is not used, and was not told yet.
+    pub fn remarks(&self) -> Vec<String> {
+        match self {
+            Self::Folder(folder) => folder.remarks.take(),
+            Self::Remote(remote) => lock(&remote.1).remarks.take(),
         }
     }
 

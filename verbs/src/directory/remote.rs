@@ -1,6 +1,7 @@
 //! How processes of several machines find each other's queue pairs, and talk: a store that is asked once for each
 //! connection, and connections between the processes themselves. Nothing here waits.
 
+use super::remarks::Remarks;
 use super::store::REALM;
 use super::store_words::{End, Said, decode, encode};
 use shunt_bootstrap::tcp::Secret;
@@ -51,6 +52,8 @@ pub struct Remote {
     /// The line on which everything goes to a process, so that it stays in order.
     to: HashMap<String, u64>,
     arrived: VecDeque<(String, Vec<u8>)>,
+    /// What was met that is not used.
+    pub remarks: Remarks,
 }
 
 impl Remote {
@@ -79,6 +82,7 @@ impl Remote {
             next: 0,
             to: HashMap::new(),
             arrived: VecDeque::new(),
+            remarks: Remarks::default(),
         })
     }
 
@@ -190,6 +194,13 @@ impl Remote {
         numbers.into_iter().for_each(|number| self.carry_line(number));
         let used: BTreeSet<u64> = self.to.values().copied().collect();
         // One that is sent on stays, so that who sends hears of its end.
+        for line in self.lines.values() {
+            // Who dials and ends is one thing, who has another secret is another.
+            if let Some(why) = line.pipe.over().filter(|why| why.contains("secret")) {
+                let name = line.name.as_deref().unwrap_or("a process");
+                self.remarks.add(format!("{name}: {why}; it is not heard"));
+            }
+        }
         self.lines.retain(|number, line| line.pipe.over().is_none() || used.contains(number));
         self.carry_store();
     }
@@ -205,7 +216,9 @@ impl Remote {
     }
 
     fn carry_store(&mut self) {
-        if self.store.as_ref().is_some_and(|store| store.over().is_some()) {
+        if let Some(why) = self.store.as_ref().and_then(Pipe::over) {
+            self.remarks
+                .add(format!("the store at {}: {why}; new connections are unprotected", self.store_at));
             self.store = None;
         }
         if self.store.is_none() && self.dialled.is_none_or(|at| at.elapsed() > REDIAL) {
@@ -298,6 +311,10 @@ mod tests {
         both[0].put(([5; 16], 1));
         both[1].put(([6; 16], 1));
         assert!(until(&mut store, &mut both, |both| both[1].dialled.is_some() && both[1].store.is_none()));
+        let told = both[1].remarks.take();
+        let says = told.len() == 1 && told[0].starts_with(&format!("the store at {at}: "));
+        assert!(says && told[0].ends_with("; new connections are unprotected"), "{told:?}");
+        assert_eq!(both[0].remarks.take(), [""; 0]);
         let store_knows = |store: &Option<Store>| store.as_ref().map(Store::len);
         let mut known = None;
         let end = Instant::now() + Duration::from_secs(20);
