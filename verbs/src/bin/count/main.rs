@@ -3,8 +3,8 @@
 //!
 //! Each end sends a stream of numbers. An even one is a WRITE of a pattern into its slot at the other end, the odd
 //! one behind it a SEND, or a WRITE with immediate data, that says so. Who receives it checks the slot and marks it as
-//! read: what is lost, doubled, out of order or written again later is found. Now and then a READ fetches a pattern that
-//! never changes. By `--adds` an end adds to a word of the other as well, which must count what was done.
+//! read: what is lost, doubled, out of order or written again later is found. Now and then a READ fetches a pattern
+//! that never changes. By `--adds` an end adds to a word of the other as well, which must count what was done.
 //!
 //! Where a request fails, what comes back is counted: errors, and which was the first.
 
