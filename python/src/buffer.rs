@@ -120,7 +120,7 @@ impl PyBuffer {
         topk: &Bound<'_, PyAny>,
         form: &str,
     ) -> PyResult<Sent> {
-        let (x, topk, form) = (copied::<u16>(py, x)?, copied::<i64>(py, topk)?, format(form)?);
+        let (x, topk, form) = (copied::<u16>(x)?, copied::<i64>(topk)?, format(form)?);
         Ok(Sent::of(Call::Dispatch(self.0.with(py, |buffer| buffer.dispatch(&x, &topk, form))?)))
     }
 
@@ -152,7 +152,7 @@ impl PyBuffer {
         weights: &Bound<'_, PyAny>,
         handle: &PyHandle,
     ) -> PyResult<Sent> {
-        let (x, weights) = (x.map(|x| copied::<u16>(py, x)).transpose()?, copied::<f32>(py, weights)?);
+        let (x, weights) = (x.map(|x| copied::<u16>(x)).transpose()?, copied::<f32>(weights)?);
         let sent = self.0.with(py, |buffer| buffer.combine(x.as_deref(), &weights, &handle.0))?;
         Ok(Sent::of(Call::Combine(sent)))
     }

@@ -1,8 +1,7 @@
 //! What a Python object holds for as long as nobody destroys it.
 
 use crate::error::raised;
-use pyo3::buffer::{Element, PyBuffer as View};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shunt_deep_ep_bridge::MoeError;
@@ -44,9 +43,41 @@ pub fn held(py: Python<'_>, needed: u64, room: u64) -> PyResult<()> {
     if needed <= room { Ok(()) } else { Err(raised(py, &MoeError::Room { needed, base: 0, met: room })) }
 }
 
-/// A copy of an array.
-pub fn copied<T: Element>(py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
-    View::<T>::get(what)?.to_vec(py)
+/// A number in a NumPy array.
+pub trait Word: Sized {
+    /// What NumPy calls its type (`numpy.dtype.str`).
+    const TYPE: &str;
+    /// Bytes of one.
+    const SIZE: usize = size_of::<Self>();
+    /// The number that these bytes are.
+    fn of(bytes: &[u8]) -> Self;
+}
+
+macro_rules! words {
+    ($($kind:ty: $name:literal),*) => {$(
+        impl Word for $kind {
+            const TYPE: &str = $name;
+
+            fn of(bytes: &[u8]) -> Self {
+                let mut word = [0; size_of::<Self>()];
+                word.copy_from_slice(bytes);
+                Self::from_le_bytes(word)
+            }
+        }
+    )*};
+}
+
+words!(u8: "|u1", u16: "<u2", u32: "<u4", i64: "<i8", f32: "<f4");
+
+/// A copy of a NumPy array, in C's order. Its memory is asked for by `tobytes`: the stable interface of Python 3.10 has
+/// no buffers.
+pub fn copied<T: Word>(what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    let kind: String = what.getattr("dtype")?.getattr("str")?.extract()?;
+    if kind != T::TYPE {
+        return Err(PyTypeError::new_err(format!("an array: expected type {}, got {kind}", T::TYPE)));
+    }
+    let bytes = what.call_method0("tobytes")?;
+    Ok(bytes.cast::<PyBytes>()?.as_bytes().chunks_exact(T::SIZE).map(T::of).collect())
 }
 
 /// Words of any size as bytes of this machine.

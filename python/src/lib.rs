@@ -1,7 +1,7 @@
 //! The native half of `shunt_ep`: ranks, and a buffer of each. What Python sees is in `package/shunt_ep`.
 //!
-//! Arrays come as buffers of the interpreter and are copied while it stands still; kernels run without it, so ranks may
-//! be its threads. Nothing waits for a lock with the interpreter held.
+//! NumPy's arrays are copied while the interpreter stands still. Kernels run without it, so ranks may be its threads.
+//! Nothing waits for a lock with the interpreter held.
 
 mod buffer;
 mod error;

@@ -67,7 +67,7 @@ pub fn normal_layout<'py>(
     topk: u32,
     topk_idx: &Bound<'_, PyAny>,
 ) -> PyResult<Laid<'py>> {
-    let routes = copied::<i64>(py, topk_idx)?;
+    let routes = copied::<i64>(topk_idx)?;
     let tokens = routes.len().checked_div(topk as usize).unwrap_or(0);
     let most = u32::try_from(tokens.max(1)).unwrap_or(u32::MAX);
     let shape = shape(py, (job.job.ranks(), locals, local_experts, most, HIDDEN_STEP), (2, 1, 1, 2))?;
@@ -134,10 +134,10 @@ enum Given {
 }
 
 impl Given {
-    fn of(py: Python<'_>, x: &Bound<'_, PyAny>, scales: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn of(x: &Bound<'_, PyAny>, scales: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         Ok(match scales {
-            Some(scales) => Self::Fp8(copied(py, x)?, copied(py, scales)?),
-            None => Self::Bf16(copied(py, x)?),
+            Some(scales) => Self::Fp8(copied(x)?, copied(scales)?),
+            None => Self::Bf16(copied(x)?),
         })
     }
 
@@ -184,11 +184,11 @@ impl PyNormal {
         room: u64,
     ) -> PyResult<Came<'py>> {
         let room = if room == 0 { u64::MAX } else { room };
-        let given = Given::of(py, x, scales)?;
-        let goes: Vec<bool> = copied::<u8>(py, is_token_in_rank)?.into_iter().map(|goes| goes != 0).collect();
-        let counts = copied::<u32>(py, expert_counts)?;
+        let given = Given::of(x, scales)?;
+        let goes: Vec<bool> = copied::<u8>(is_token_in_rank)?.into_iter().map(|goes| goes != 0).collect();
+        let counts = copied::<u32>(expert_counts)?;
         let (topk, index, weights) = match experts {
-            Some((topk, index, weights)) => (topk, copied::<i64>(py, &index)?, copied::<f32>(py, &weights)?),
+            Some((topk, index, weights)) => (topk, copied::<i64>(&index)?, copied::<f32>(&weights)?),
             None => (0, Vec::new(), Vec::new()),
         };
         let received = self.0.with(py, |buffer| {
@@ -207,7 +207,7 @@ impl PyNormal {
         scales: Option<&Bound<'_, PyAny>>,
         handle: &PyNormalHandle,
     ) -> PyResult<Came<'py>> {
-        let given = Given::of(py, x, scales)?;
+        let given = Given::of(x, scales)?;
         Ok(came(py, self.0.with(py, |buffer| buffer.dispatch_cached(given.tokens(), &handle.0))?))
     }
 
@@ -221,9 +221,9 @@ impl PyNormal {
         biases: [Option<Bound<'_, PyAny>>; 2],
         handle: &PyNormalHandle,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let x = copied::<u16>(py, x)?;
-        let weights = weights.map(|weights| copied::<f32>(py, weights)).transpose()?;
-        let [first, second] = biases.map(|bias| bias.map(|bias| copied::<u16>(py, &bias)).transpose());
+        let x = copied::<u16>(x)?;
+        let weights = weights.map(|weights| copied::<f32>(weights)).transpose()?;
+        let [first, second] = biases.map(|bias| bias.map(|bias| copied::<u16>(&bias)).transpose());
         let (first, second) = (first?, second?);
         let combined = self.0.with(py, |buffer| {
             let biases = [first.as_deref(), second.as_deref()];

@@ -34,6 +34,7 @@ mod tidy_source;
 #[cfg(test)]
 mod trees;
 mod verbs_hosts;
+mod wheels;
 mod words;
 
 use shunt_task::{Task, sh};

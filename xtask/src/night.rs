@@ -1,7 +1,7 @@
 //! `cargo xtask night`: what takes hours, and what draws at random. The larger bounds of the explorer, many seeds of
 //! the swarm, every mutant, fuzzing, a soak, the largest jobs under mpirun; one table.
 
-use crate::{aarch64, doors, explore, fuzz, mutate, profiles, swarm};
+use crate::{aarch64, doors, explore, fuzz, mutate, profiles, swarm, wheels};
 use anyhow::{Result, bail};
 use shunt_task::sh;
 use std::time::Instant;
@@ -23,6 +23,7 @@ Each part prints its own progress and table; the last table says what came of al
   transfers  20,000 seeds of the transfer engine on a simulated domain, 1,000 on soft NICs (virtual time)
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
+  wheels   Python's, for x86_64 and aarch64 with glibc 2.28; the tests under each interpreter from 3.10 on
   crates   the crate shunt and what it needs, packed as they would be published, and built from that
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
@@ -122,6 +123,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
     };
     // Few seeds need not show every kind of fault.
     let kinds: &[&str] = if short { &[] } else { &["--every-kind"] };
+    let brief = || of(if short { &["--short"] } else { &[] });
     let all = [
         Part { name: "explore", args: of(&[explore, &["--runs", &runs]].concat()), run: explore::run },
         Part {
@@ -140,26 +142,19 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             args: of(if short { &["--seconds", "60"] } else { &["--minutes", "60"] }),
             run: shunt_soak_tool::run,
         },
-        Part { name: "profiles", args: of(if short { &["--short"] } else { &[] }), run: profiles::run },
-        Part {
-            name: "ptx",
-            args: of(if short { &["--short"] } else { &[] }),
-            run: shunt_gpu_tool::ptx_night,
-        },
+        Part { name: "profiles", args: brief(), run: profiles::run },
+        Part { name: "ptx", args: brief(), run: shunt_gpu_tool::ptx_night },
         Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
         Part { name: "transfers", args: of(&[if short { "600" } else { "20000" }]), run: transfers },
         Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
         Part { name: "aarch64", args: of(&[]), run: aarch64::night },
+        Part { name: "wheels", args: of(&[]), run: wheels::night },
         Part { name: "crates", args: of(&[]), run: shunt_package_tool::crates_night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
         Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },
-        Part {
-            name: "mpirun",
-            args: of(if short { &["--short"] } else { &[] }),
-            run: shunt_gpu_tool::prefix_night,
-        },
+        Part { name: "mpirun", args: brief(), run: shunt_gpu_tool::prefix_night },
     ];
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
         return sh::usage(format!("no part is called '{unknown}'"));
@@ -195,7 +190,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 17);
+        assert_eq!(of(&[]).unwrap().len(), 18);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();

@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// What makes wheels.
 const MATURIN: &str = "maturin>=1.7,<2";
+/// What holds types.
+const MYPY: &str = "mypy>=1.11,<3";
 
 fn pip(python: &Path, what: &[&str]) -> Result<()> {
     let mut command = sh::command(&python.to_string_lossy());
@@ -18,37 +20,54 @@ fn pip(python: &Path, what: &[&str]) -> Result<()> {
 }
 
 /// A virtual environment; its interpreter.
-fn environment(home: &Path) -> Result<PathBuf> {
-    if !sh::exists("python3") {
-        bail!("there is no python3; install 3.11 or later");
-    }
-    sh::capture(sh::command("python3").args(["-m", "venv"]).arg(home))?;
+fn environment(interpreter: &Path, home: &Path) -> Result<PathBuf> {
+    let mut make = sh::command(&interpreter.to_string_lossy());
+    sh::capture(make.args(["-m", "venv"]).arg(home)).context("python3 of 3.10 or later is needed")?;
     Ok(home.join("bin/python"))
 }
 
+/// A fresh virtual environment with a wheel and what it needs; its interpreter.
+pub fn installed(interpreter: &Path, folder: &Path, wheel: &Path) -> Result<PathBuf> {
+    emptied(folder)?;
+    let python = environment(interpreter, folder)?;
+    pip(&python, &[&wheel.to_string_lossy()])?;
+    Ok(python)
+}
+
 /// An empty folder.
-fn emptied(folder: &Path) -> Result<()> {
+pub fn emptied(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// The wheel, of the release build.
-fn wheel(home: &Path) -> Result<PathBuf> {
+/// Programs of Python's package index, kept in an environment of their own; its folder of programs.
+pub fn tools(home: &Path, packages: &[&str]) -> Result<PathBuf> {
     let tools = home.join("tools");
-    let maturin = tools.join("bin/maturin");
-    if !maturin.is_file() {
-        pip(&environment(&tools)?, &[MATURIN])?;
+    let python = tools.join("bin/python");
+    if !python.is_file() {
+        environment(Path::new("python3"), &tools)?;
     }
-    let out = home.join("wheels");
-    emptied(&out)?;
-    let mut build = sh::command(&maturin.to_string_lossy());
-    build.args(["build", "--release", "--quiet", "-m", "python/Cargo.toml", "--out"]).arg(&out);
-    build.arg("--interpreter").arg(tools.join("bin/python"));
+    pip(&python, packages)?;
+    Ok(tools.join("bin"))
+}
+
+/// A wheel of the release build, alone in `out`.
+pub fn build(home: &Path, out: &Path, how: impl FnOnce(&mut Command)) -> Result<PathBuf> {
+    let tools = tools(home, &[MATURIN])?;
+    emptied(out)?;
+    let mut build = sh::command(&tools.join("maturin").to_string_lossy());
+    build.args(["build", "--release", "--quiet", "-m", "python/Cargo.toml", "--out"]).arg(out);
+    how(build.arg("--interpreter").arg(tools.join("python")));
     sh::capture(&mut build)?;
-    let mut made = std::fs::read_dir(&out)?.flatten().map(|entry| entry.path());
+    let mut made = std::fs::read_dir(out)?.flatten().map(|entry| entry.path());
     made.next().with_context(|| format!("maturin made no wheel in {}", out.display()))
+}
+
+/// The wheel for this machine alone.
+fn wheel(home: &Path) -> Result<PathBuf> {
+    build(home, &home.join("wheels"), |_| {})
 }
 
 /// Programs in a page: what stands between its marks.
@@ -87,7 +106,7 @@ pub struct Interpreter {
 }
 
 fn has_torch(python: &str) -> bool {
-    let probe = "import sys, numpy, torch.distributed; assert sys.version_info >= (3, 11)";
+    let probe = "import sys, numpy, torch.distributed; assert sys.version_info >= (3, 10)";
     sh::stdout_of(sh::command(python).args(["-c", probe])).is_some()
 }
 
@@ -162,14 +181,44 @@ fn processes(fresh: &Path) -> Result<Count> {
     Ok(count)
 }
 
+/// Runs `python/tests` in a folder outside of the workspace: what is imported is what was installed.
+pub fn unit_tests(python: &Path, folder: &Path) -> Result<Count> {
+    let mut run = sh::command(&python.to_string_lossy());
+    run.current_dir(folder).args(["-m", "unittest", "discover", "--start-directory"]);
+    let said = said(run.arg(sh::root().join("python/tests")))?;
+    let skipped = tests_skipped(&said);
+    let run = tests_run(&said).and_then(|tests| tests.checked_sub(skipped)).filter(|tests| *tests > 0);
+    Ok(Count { skipped, ..Count::of(run.context("no test was run")?, 0) })
+}
+
+/// A user's program as `mypy --strict` sees it with the installed package, run as well. With a size that is text it
+/// must fail.
+fn typed(home: &Path, python: &Path) -> Result<Count> {
+    let mypy = tools(home, &[MYPY])?.join("mypy");
+    let program = std::fs::read_to_string(sh::root().join("python/tests/typed.py"))?;
+    let wrong = program.replace("num_rdma_bytes=size", "num_rdma_bytes=str(size)");
+    for (text, exit) in [(&program, 0), (&wrong, 1)] {
+        let file = home.join("typed.py");
+        std::fs::write(&file, text)?;
+        let mut check = sh::command(&mypy.to_string_lossy());
+        check.args(["--strict", "--cache-dir"]).arg(home.join("mypy"));
+        let output = check.arg("--python-executable").arg(python).arg(&file).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if output.status.code() != Some(exit) || (exit == 1) != said.contains("[arg-type]") {
+            bail!("mypy --strict: expected status {exit}, got {}\n{said}", output.status);
+        }
+    }
+    said(sh::command(&python.to_string_lossy()).arg(sh::root().join("python/tests/typed.py")))?;
+    println!("  mypy --strict: a user's program passes, runs, and fails with a size that is text");
+    Ok(Count::of(3, 0))
+}
+
 pub fn stage() -> Result<Count> {
     let home = sh::target_dir().join("python");
     let wheel = wheel(&home)?;
     println!("  {}", wheel.file_name().unwrap_or_default().to_string_lossy());
     let fresh = home.join("fresh");
-    emptied(&fresh)?;
-    let python = environment(&fresh)?;
-    pip(&python, &[&wheel.to_string_lossy()])?;
+    let python = installed(Path::new("python3"), &fresh, &wheel)?;
     let page = std::fs::read_to_string(sh::root().join("python/README.md"))?;
     let examples = programs(&page);
     if examples.is_empty() {
@@ -182,15 +231,10 @@ pub fn stage() -> Result<Count> {
         let mut run = sh::command(&python.to_string_lossy());
         print!("  README: {}", said(run.current_dir(&fresh).arg(&file))?);
     }
-    let mut run = sh::command(&python.to_string_lossy());
-    let folder = sh::root().join("python/tests");
-    let said =
-        said(run.current_dir(&fresh).args(["-m", "unittest", "discover", "--start-directory"]).arg(folder))?;
-    let skipped = tests_skipped(&said);
-    let run = tests_run(&said).and_then(|tests| tests.checked_sub(skipped)).filter(|tests| *tests > 0);
-    let passed = run.context("no test was run")?;
-    println!("  {passed} tests, {skipped} skipped");
-    let mut count = Count { skipped, ..Count::of(passed + examples.len(), 0) };
+    let mut count = unit_tests(&python, &fresh)?;
+    println!("  {} tests, {} skipped", count.passed, count.skipped);
+    count += Count::of(examples.len(), 0);
+    count += typed(&home, &python)?;
     count += processes(&fresh)?;
     Ok(count)
 }
