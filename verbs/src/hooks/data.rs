@@ -132,15 +132,8 @@ unsafe fn post_list(
         unsafe { work_request::record(wr, state.sends.push_plain()) };
         at = wr.next;
     }
-    // SAFETY: the queue pair is alive, and the list is the caller's.
-    let errno = unsafe { (pair.post_send)(qp, list, bad) };
-    if errno != 0 {
-        // SAFETY: as above; the provider has said where it stopped.
-        unsafe { refused(&mut state, list, *bad) };
-        return errno;
-    }
-    state.sends.all_given();
-    0
+    // SAFETY: forwarded to the caller.
+    unsafe { give(pair, &mut state, qp, list, bad) }
 }
 
 /// Posts a list in which one is not plain, or for which there is no room.
@@ -174,11 +167,24 @@ unsafe fn post_slowly(
         state.sends.push(record, |beside| unsafe { keep(beside, &record, wr) });
         at = wr.next;
     }
+    // SAFETY: forwarded to the caller.
+    unsafe { give(pair, &mut state, qp, list, bad) }
+}
+
+/// Posts a list that the journal has on the program's own queue pair.
+#[inline(always)]
+unsafe fn give(
+    pair: &QueuePair,
+    state: &mut State,
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
     // SAFETY: the queue pair is alive, and the list is the caller's.
     let errno = unsafe { (pair.post_send)(qp, list, bad) };
     if errno != 0 {
         // SAFETY: as above; the provider has said where it stopped.
-        unsafe { refused(&mut state, list, *bad) };
+        unsafe { refused(state, list, *bad) };
         return errno;
     }
     state.sends.all_given();
