@@ -3,7 +3,7 @@
 use crate::code::{Arg, Function, Instruction, Module, Operation, Parameter, Scope, Space, Special};
 use crate::counts::Counts;
 use crate::memory::{Buffer, Cache, Chance, Gpu};
-use crate::value::{binary, compare, larger_pair, low, permute, signed, to_fp8};
+use crate::value::{binary, compare, funnel, larger_pair, low, permute, signed, to_fp8};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -573,6 +573,9 @@ impl Block {
             Operation::Compare { to, compare: how, kind, a, b, with } => {
                 let holds = compare(*how, *kind, get(*a), get(*b));
                 (*to, u64::from(holds && with.is_none_or(|with| get(with) & 1 != 0)))
+            }
+            Operation::Funnel { to, low, high, by, left } => {
+                (*to, funnel(get(*low) as u32, get(*high) as u32, get(*by) as u32, *left))
             }
             Operation::Permute { to, a, b, selector } => (*to, permute(get(*a), get(*b), get(*selector))),
             Operation::Extract { to, from, at, count, bits } => {

@@ -217,6 +217,14 @@ pub enum Operation {
         b: Arg,
         with: Option<Arg>,
     },
+    /// Shifts a pair of words, and takes one of them.
+    Funnel {
+        to: Register,
+        low: Arg,
+        high: Arg,
+        by: Arg,
+        left: bool,
+    },
     Permute {
         to: Register,
         a: Arg,
@@ -615,6 +623,10 @@ impl<'b> Decode<'b> {
             },
             "selp" => Some(Operation::Select { to, kind, yes: args[0], no: args[1], by: args[2] }),
             "setp" => self.compared(words, kind, to, &args),
+            "shf" if words[1..] == ["l", "wrap", "b32"] || words[1..] == ["r", "wrap", "b32"] => {
+                let left = second == "l";
+                Some(Operation::Funnel { to, low: args[0], high: args[1], by: args[2], left })
+            }
             "prmt" => Some(Operation::Permute { to, a: args[0], b: args[1], selector: args[2] }),
             "bfe" => {
                 Some(Operation::Extract { to, from: args[0], at: args[1], count: args[2], bits: kind.bits() })

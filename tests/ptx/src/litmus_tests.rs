@@ -81,6 +81,19 @@ fn a_shuffle_hands_the_value_of_its_lane_on() {
 }
 
 #[test]
+fn a_funnel_shift_takes_bits_of_both_words() {
+    let shifted = |operation: &str| {
+        let body = format!(
+            "\tmov.b32 %r2, 0x89abcdef;\n\tmov.b32 %r3, 0x01234567;\n\t{operation} %r4, %r2, %r3, 40;\n\t\
+             cvt.u64.u32 %rd2, %r4;\n\tst.global.b64 [%rd1], %rd2;"
+        );
+        ends(&body, 1).unwrap()[0]
+    };
+    assert_eq!(shifted("shf.l.wrap.b32"), 0x2345_6789);
+    assert_eq!(shifted("shf.r.wrap.b32"), 0x6789_abcd);
+}
+
+#[test]
 fn an_address_outside_is_refused() {
     let failure = ends("\tst.global.b64 [%rd1+512], %rd1;", 1).unwrap_err();
     assert!(failure.what.contains("outside of all memory"), "{failure}");

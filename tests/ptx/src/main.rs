@@ -251,6 +251,14 @@ fn questions(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut 
         sum.add(NAME, &raw::ask(module, mode(options, relaxed, 1)), found);
         sum.row(&format!("library, questions, {}", memory(relaxed)), begun, found);
     }
+    const EXACT: &str = "atomics by the word's owner, while a port goes down";
+    if chosen(options, EXACT) {
+        let (mut sum, begun) = (Sum::default(), Instant::now());
+        let mut run = raw::exact(module, mode(options, relaxed, 1));
+        switched(&mut run, true);
+        sum.add(EXACT, &run, found);
+        sum.row(&format!("library, atomics by the owner, {}", memory(relaxed)), begun, found);
+    }
 }
 
 fn layers(options: &Options, module: &Rc<Module>, relaxed: bool, group: Group, found: &mut Found) {

@@ -61,6 +61,11 @@ pub(crate) fn placed(queues_on_gpu: bool) -> Cluster {
     Cluster::start(&spec(1).with_queues(queues_on_gpu))
 }
 
+/// Those whose agents execute atomics for others.
+pub(crate) fn exact(seed: u64) -> Cluster {
+    Cluster::start(&RunSpec { exact: 1, ..spec(seed) })
+}
+
 fn spec(seed: u64) -> RunSpec {
     RunSpec {
         seed,

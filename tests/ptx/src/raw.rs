@@ -165,6 +165,53 @@ pub fn run(station: &Station, launch: &Launch) -> Outcome {
     status(caller.until_ticket(posted), posted)
 }
 
+/// Atomics that the word's owner executes, while a port goes down: each once, each with what the word was.
+pub fn exact(module: &Rc<Module>, mode: Mode) -> Run {
+    const SECOND: u64 = 1_000_000_000;
+    const WORD: u64 = 64;
+    const COUNT: u64 = 12;
+    const ADD: u64 = shunt_layout::state::AmoForm::Add64 as u64;
+    const COMPARE_SWAP: u64 = shunt_layout::state::AmoForm::CompareSwap64 as u64;
+    caught(|| {
+        let cluster = crate::outcome::exact(mode.seed);
+        cluster.inject(&"30us:0.0:down".parse().expect("a fault"));
+        let rig = Rig::new(cluster, module, mode, false);
+        let word = rig.cluster.pe(1).heap().address + WORD;
+        store(word, 7);
+        let station = rig.station(0);
+        let task = rig.cluster.sim.spawn("exact", actor(), move || {
+            let caller = Caller { station: &station, peer: 1, channel: 0, timeout_ns: SECOND };
+            let old = Rc::new(vec![0u64]);
+            station.lent.lend(&old);
+            let at = old.as_ptr() as u64;
+            let exact = |form: u64, value: u64, expect: u64| {
+                store(at, expect);
+                let words = [long(WORD), short(form), long(value), long(at), long(SECOND)];
+                (caller.status("shunt_exact", &words), load(at))
+            };
+            for number in 0..COUNT {
+                assert_eq!(exact(ADD, 1, 0), (0, 7 + number), "add {number}");
+            }
+            assert_eq!(
+                exact(COMPARE_SWAP, 50, 3),
+                (0, 7 + COUNT),
+                "a compare-and-swap that meets another value"
+            );
+            assert_eq!(exact(COMPARE_SWAP, 50, 7 + COUNT), (0, 7 + COUNT), "one that does not");
+            assert_eq!(exact(99, 1, 0).0, FaultKind::BadAddress as u64, "an unknown form");
+            std::mem::forget(old);
+        });
+        rig.cluster.sim.finish(&task);
+        rig.cluster.sim.run_for(5_000_000);
+        let mut found = Run::default();
+        if load(word) != 50 {
+            found.wrongs.push(format!("the word: expected 50, got {}", load(word)));
+        }
+        found.ended(&rig);
+        found
+    })
+}
+
 /// An atomic whose answer is lost: the channel asks, refuses what is against what is known, and goes on.
 pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
     const SECOND: u64 = 1_000_000_000;

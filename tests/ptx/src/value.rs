@@ -92,6 +92,12 @@ pub fn compare(compare: Compare, kind: Type, a: u64, b: u64) -> bool {
     }
 }
 
+/// The upper word of a pair shifted to the left by less than 32, or the lower one of it shifted to the right.
+pub fn funnel(low: u32, high: u32, by: u32, left: bool) -> u64 {
+    let (pair, by) = (u64::from(high) << 32 | u64::from(low), by % 32);
+    if left { pair << by >> 32 } else { pair >> by & 0xffff_ffff }
+}
+
 /// `prmt.b32`: four bytes picked out of eight.
 pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = low(a, 32) | low(b, 32) << 32;
