@@ -105,7 +105,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
         (&["--roce", "fe80::1"], "IPv4"),
         (&["--nics", "2", "--roce", "127.0.0.2"], "expected one address for each of 2 NICs"),
         (&["--rail-gbps", "0"], "above 0"),
-        (&["--fault", "down"], "<time>:<nic>:<fault>"),
+        (&["--fault", "down"], "<when>:<nic>:<fault>"),
         (&["--fault", "1s:mlx5_1:down"], "this process has 1: mlx5_0"),
         (&["--fault", "1s:0:dwon"], "no fault is called `dwon`"),
         (&["--log", "loud"], "one of off, error"),

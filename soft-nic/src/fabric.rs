@@ -175,6 +175,16 @@ impl Fabric {
         self.plan.add(Planned { at_ns: at_ns.max(self.network.cx.now), at, kind });
     }
 
+    /// Schedules a fault for when its NIC has sent so many packets, so that it comes while traffic flows, however slow
+    /// or quick the machine is.
+    ///
+    /// # Panics
+    /// As [`Self::plan`].
+    pub fn plan_after(&mut self, packets: u64, at: RailAt, kind: FaultKind) {
+        assert!(self.find(at).is_some(), "no rail {at} to inject `{kind}` at");
+        self.plan.add_after(packets, at, kind);
+    }
+
     /// The process that owns a NIC is gone: its queue pairs are destroyed, nothing lands in its memory any more, and
     /// it sends nothing. What it had sent is on its way.
     ///
@@ -275,6 +285,9 @@ impl Fabric {
 
     fn run_plan(&mut self) -> bool {
         let now = self.network.cx.now;
+        let network = &self.network;
+        let sent = |at| network.find(at).map_or(0, |nic| network.nics[nic as usize].counters().packets_tx);
+        self.plan.count(now, sent);
         let mut any = false;
         while let Some((id, planned, step)) = self.plan.pop(now) {
             any = true;

@@ -8,6 +8,7 @@ use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;
 use shunt_layout::mlx5::prm::port::vport_state;
 use shunt_layout::mlx5::prm::qp::{State, qpc};
 use shunt_layout::mlx5::wqe::{Opcode, Segment, inline8};
+use shunt_soft_nic::fault::WAITS;
 use shunt_soft_nic::{FaultKind, RailAt};
 
 fn write8(rig: &Rig, a: &mut End, offset: usize, value: u64) {
@@ -404,6 +405,28 @@ fn faults_are_reported_as_planned() {
     let report = &rig.fabric.faults()[0];
     assert_eq!((report.at_ns, report.at.to_string().as_str(), report.hits), (5_000_000_000, "1.1", 0));
     assert_eq!(report.kind.to_string(), "drop=0.5/10ms");
+}
+
+/// A fault planned for a time hit nothing where the machine was quicker than its author's.
+#[test]
+fn a_fault_may_wait_for_packets() {
+    let mut rig = Rig::new(1);
+    let (mut a, _b) = rig.pair(0, 1, Options { retry: 1, ..Options::default() });
+    let at = rig.hosts[0].at;
+    rig.fabric.plan_after(2, at, FaultKind::Down { for_ns: None });
+    rig.run_for(100_000_000);
+    assert_eq!(rig.fabric.faults()[0].at_ns, WAITS);
+    write8(&rig, &mut a, 0, 5);
+    rig.ring(&a);
+    rig.complete(&mut a, 1);
+    assert!(port_is_up(&mut rig, 0), "one packet was sent");
+    write8(&rig, &mut a, 0, 6);
+    rig.ring(&a);
+    rig.complete(&mut a, 1);
+    rig.run_for(1_000);
+    assert!(!port_is_up(&mut rig, 0));
+    let report = &rig.fabric.faults()[0];
+    assert!(report.hits > 0 && report.at_ns <= rig.now, "{report:?}");
 }
 
 #[test]

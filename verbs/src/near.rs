@@ -36,10 +36,13 @@ impl<T> Near<T> {
         Self { places: [const { Place::empty() }; 1 << BITS] }
     }
 
-    /// Gives an object its place, unless that is taken. One caller at a time.
+    /// Gives an object its place, unless another address has that. One caller at a time.
+    ///
+    /// An address that has its place already is that of an object just destroyed, which is not removed yet.
     pub fn put(&self, address: usize, object: &Arc<T>) {
         let at = &self.places[place(address)];
-        if at.address.load(Ordering::Relaxed) == 0 {
+        let taken = at.address.load(Ordering::Relaxed);
+        if taken == 0 || taken == address {
             at.object.store(Arc::as_ptr(object).cast_mut(), Ordering::Relaxed);
             // Who sees the address sees the object.
             at.address.store(address, Ordering::Release);
@@ -84,6 +87,9 @@ mod tests {
         let placed: Vec<usize> = objects.iter().map(|object| **object).filter(here).collect();
         assert!(placed.len() > 500 && placed.len() <= 1 << BITS, "{}", placed.len());
         assert!(objects.iter().all(|object| here(object) || found(**object).is_none()));
+        let again = Arc::new(7);
+        near.put(placed[0], &again);
+        assert_eq!(found(placed[0]), Some(7), "the object that has the address now");
         near.remove(placed[0]);
         assert_eq!(found(placed[0]), None);
         near.remove(placed[0]);

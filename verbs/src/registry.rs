@@ -47,10 +47,19 @@ impl Objects {
         self.queues.insert(at.addr(), queue);
     }
 
-    /// It was destroyed.
-    pub fn take_queue(&mut self, at: *mut ibv_cq) {
-        QUEUES.remove(at.addr());
-        self.queues.remove(&at.addr());
+    /// A completion queue was destroyed. Its address may be that of another by now, which stays.
+    pub fn take_queue(&mut self, at: *mut ibv_cq, destroyed: &Arc<CompletionQueue>) {
+        if self.queues.get(&at.addr()).is_some_and(|queue| Arc::ptr_eq(queue, destroyed)) {
+            QUEUES.remove(at.addr());
+            self.queues.remove(&at.addr());
+        }
+    }
+
+    /// The same of a shared receive queue.
+    pub fn take_shared(&mut self, at: *mut ibv_srq, destroyed: &Arc<SharedQueue>) {
+        if self.shared.get(&at.addr()).is_some_and(|queue| Arc::ptr_eq(queue, destroyed)) {
+            self.shared.remove(&at.addr());
+        }
     }
 
     /// The completion queue at an address.

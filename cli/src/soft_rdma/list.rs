@@ -122,6 +122,7 @@ fn fault_columns(process: &ProcessView, fault: &FaultView) -> Vec<String> {
     // Whole milliseconds are as much as anybody reads.
     let rounded = |ns: u64| format_time(ns / 1_000_000 * 1_000_000);
     let when = match fault.at_ns.checked_sub(process.now_ns) {
+        _ if fault.at_ns == u64::MAX => "waits".to_owned(),
         Some(left) if left > 0 => format!("in {}", rounded(left)),
         _ => format!("{} ago", rounded(process.now_ns - fault.at_ns)),
     };
@@ -173,5 +174,6 @@ mod tests {
         assert_eq!(when(7_000_500_000), "in 2s");
         assert_eq!(when(3_500_000_000), "1500ms ago");
         assert_eq!(when(5_000_000_000), "0ns ago");
+        assert_eq!(when(u64::MAX), "waits", "for packets");
     }
 }

@@ -48,8 +48,9 @@ pub struct Arguments {
     /// What kind of device each NIC is: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
     #[arg(long, value_name = "DEVICE", value_parser = something)]
     profile: Option<String>,
-    /// Let something go wrong, so long after the first device is opened; repeatable
-    #[arg(long = "fault", value_name = "TIME:NIC:FAULT", value_parser = something)]
+    /// Let something go wrong: so long after the first device is opened, or when the NIC has sent so many packets
+    /// (4000packets); repeatable
+    #[arg(long = "fault", value_name = "WHEN:NIC:FAULT", value_parser = something)]
     faults: Vec<String>,
     /// Write packets to FILE, for Wireshark: RoCE v1 frames (Ethernet and GRH), RoCE v2 with --roce
     ///

@@ -81,7 +81,8 @@ pub const VARIABLES: &[Variable] = &[
     .default("0"),
     variable(
         "SHUNT_FETCH",
-        "who answers fetching atomics: the NIC, or the word's owner, who loses no answer (auto: the owner, for hosts)",
+        "who executes fetching atomics: the NIC, or the word's owner, who loses no answer (auto: the owner for hosts, \
+         and for kernels where a NIC keeps no count)",
         "nic, auto or exact",
     )
     .default("auto"),

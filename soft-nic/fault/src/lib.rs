@@ -23,5 +23,5 @@ pub use kind::{FaultInfo, FaultKind};
 pub use parse::ParseFaultError;
 pub use pe::PeFault;
 pub use plan::{FaultReport, RailAt};
-pub use plan::{Plan, Planned, Step};
+pub use plan::{Plan, Planned, Step, WAITS};
 pub use time::{format_time, parse_time};

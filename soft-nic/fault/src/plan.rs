@@ -23,7 +23,7 @@ impl fmt::Display for RailAt {
 /// A planned fault and how often it struck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultReport {
-    /// When it starts.
+    /// When it starts; [`WAITS`] while that is not known.
     pub at_ns: u64,
     /// Where.
     pub at: RailAt,
@@ -33,10 +33,13 @@ pub struct FaultReport {
     pub hits: u64,
 }
 
+/// Start of a fault that waits for packets.
+pub const WAITS: u64 = u64::MAX;
+
 /// A planned fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
-    /// When it starts.
+    /// When it starts; [`WAITS`] until then, if it waits for packets.
     pub at_ns: u64,
     /// Where.
     pub at: RailAt,
@@ -61,6 +64,8 @@ pub enum Step {
 #[derive(Default)]
 pub struct Plan {
     entries: Vec<Planned>,
+    /// Faults that wait, and for how many packets of their NIC.
+    waiting: Vec<(usize, u64)>,
     /// Instant, order of planning, fault, step.
     steps: BinaryHeap<Reverse<(u64, u64, usize, Step)>>,
     filed: u64,
@@ -72,6 +77,22 @@ impl Plan {
         let id = self.entries.len();
         self.entries.push(planned);
         self.file(planned.at_ns, id, Step::Start);
+    }
+
+    /// Plans one more, which starts when its NIC has sent so many packets.
+    pub fn add_after(&mut self, packets: u64, at: RailAt, kind: FaultKind) {
+        self.waiting.push((self.entries.len(), packets));
+        self.entries.push(Planned { at_ns: WAITS, at, kind });
+    }
+
+    /// Starts what has waited for packets long enough, by how many a NIC has `sent`.
+    pub fn count(&mut self, now: u64, sent: impl Fn(RailAt) -> u64) {
+        let entries = &mut self.entries;
+        let due = self.waiting.extract_if(.., |(id, packets)| sent(entries[*id].at) >= *packets);
+        for (id, _) in due.collect::<Vec<_>>() {
+            self.entries[id].at_ns = now;
+            self.file(now, id, Step::Start);
+        }
     }
 
     fn file(&mut self, at: u64, id: usize, step: Step) {

@@ -57,7 +57,7 @@ pub const VARIABLES: [Variable; 8] = [
     variable(ROCE, "soft RDMA: RoCE v2 over UDP at these addresses", ADDRESSES, ""),
     variable(RAIL_GBPS, "soft RDMA: rate of each port in Gb/s", RATE, ""),
     variable(PROFILE, "soft RDMA: what kind of device each NIC is", DEVICES, "soft"),
-    variable(FAULTS, "soft RDMA: what goes wrong, counted from the first open", "TIME:NIC:FAULT;..", ""),
+    variable(FAULTS, "soft RDMA: what goes wrong, and when", "WHEN:NIC:FAULT;..", ""),
     variable(PCAP, "soft RDMA: file that packets are written to", "a path; %p is the process's number", ""),
     variable(LIBRARY, "soft RDMA: library that is preloaded, if not next to shunt", "a path", ""),
     variable(LOG, "soft RDMA: how much is told on stderr", log::WANTED, "warn"),
@@ -67,11 +67,20 @@ const ADDRESSES: &str = "1 to 8 different IPv4 addresses separated by commas, su
 const DEVICES: &str = "one of soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict";
 const RATE: &str = "a rate in Gb/s above 0, such as 25";
 
-/// A fault and when it comes, counted from the first open of a device.
+/// When a planned fault starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// Nanoseconds after the first open of a device.
+    After(u64),
+    /// When its NIC has sent so many packets.
+    Packets(u64),
+}
+
+/// A fault and when it comes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedFault {
-    /// Nanoseconds after the first open.
-    pub at_ns: u64,
+    /// When it starts.
+    pub when: When,
     /// The NIC.
     pub nic: u32,
     /// What happens to it.
@@ -253,14 +262,24 @@ pub fn parse_nic(text: &str) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Reads `<time>:<nic>:<fault>` for a process with so many NICs.
+/// Reads `500ms`, or `4000packets`.
+fn parse_when(text: &str) -> Option<When> {
+    match text.strip_suffix("packets") {
+        Some(count) => {
+            count.bytes().all(|byte| byte.is_ascii_digit()).then(|| count.parse().ok())?.map(When::Packets)
+        }
+        None => parse_time(text).map(When::After),
+    }
+}
+
+/// Reads `<when>:<nic>:<fault>` for a process with so many NICs.
 pub fn parse_fault(whole: &str, nics: u32) -> Result<PlannedFault, SettingError> {
-    let want = "<time>:<nic>:<fault>, such as 500ms:mlx5_0:down=300ms";
+    let want = "<when>:<nic>:<fault>, such as 500ms:mlx5_0:down=300ms or 4000packets:mlx5_0:down";
     let mut parts = whole.splitn(3, ':');
-    let (Some(time), Some(nic), Some(fault)) = (parts.next(), parts.next(), parts.next()) else {
+    let (Some(when), Some(nic), Some(fault)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(bad(FAULTS, whole, want));
     };
-    let (Some(at_ns), Some(nic)) = (parse_time(time), parse_nic(nic)) else {
+    let (Some(when), Some(nic)) = (parse_when(when), parse_nic(nic)) else {
         return Err(bad(FAULTS, whole, want));
     };
     if nic >= nics {
@@ -269,7 +288,7 @@ pub fn parse_fault(whole: &str, nics: u32) -> Result<PlannedFault, SettingError>
     }
     let kind =
         fault.parse().map_err(|cause| SettingError::Fault { name: FAULTS, whole: whole.into(), cause })?;
-    Ok(PlannedFault { at_ns, nic, kind })
+    Ok(PlannedFault { when, nic, kind })
 }
 
 #[cfg(test)]
@@ -294,7 +313,7 @@ mod tests {
             (ROCE, "127.0.0.2, 127.0.0.3"),
             (RAIL_GBPS, "2.5"),
             (PROFILE, "vf"),
-            (FAULTS, "500ms:mlx5_1:down=300ms;0:0:drop=0.5/1s"),
+            (FAULTS, "500ms:mlx5_1:down=300ms;0:0:drop=0.5/1s;70packets:0:up"),
             (PCAP, "/tmp/x.pcap"),
             (LOG, "trace"),
         ];
@@ -303,8 +322,9 @@ mod tests {
         assert_eq!((settings.rail_gbps, settings.level), (Some(2.5), Level::Trace));
         assert_eq!(settings.profile.name, "vf");
         let down = FaultKind::Down { for_ns: Some(300_000_000) };
-        assert_eq!(settings.faults[0], PlannedFault { at_ns: 500_000_000, nic: 1, kind: down });
-        assert_eq!(settings.faults.len(), 2);
+        assert_eq!(settings.faults[0], PlannedFault { when: When::After(500_000_000), nic: 1, kind: down });
+        assert_eq!(settings.faults[2].when, When::Packets(70));
+        assert_eq!(settings.faults.len(), 3);
         assert_eq!(settings.pcap, Some("/tmp/x.pcap".into()));
         assert_eq!(read(&[(ROCE, "10.0.0.1,10.0.0.2")]).unwrap().nics, 2);
     }
@@ -319,9 +339,11 @@ mod tests {
             (ROCE, "0.0.0.0", "IPv4"),
             (RAIL_GBPS, "inf", "above 0"),
             (RAIL_GBPS, "0", "above 0"),
-            (FAULTS, "down", "<time>:<nic>:<fault>"),
-            (FAULTS, "5:0:down", "<time>:<nic>:<fault>"),
-            (FAULTS, "5s:+0:down", "<time>:<nic>:<fault>"),
+            (FAULTS, "down", "<when>:<nic>:<fault>"),
+            (FAULTS, "5:0:down", "<when>:<nic>:<fault>"),
+            (FAULTS, "packets:0:down", "<when>:<nic>:<fault>"),
+            (FAULTS, "+7packets:0:down", "<when>:<nic>:<fault>"),
+            (FAULTS, "5s:+0:down", "<when>:<nic>:<fault>"),
             (FAULTS, "5s:mlx5_1:down", "this process has 1: mlx5_0"),
             (FAULTS, "5s:0:dwon", "no fault is called `dwon`"),
             (FAULTS, "5s:0:peer-killed", "no fault is called `peer-killed`"),

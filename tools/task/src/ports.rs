@@ -24,7 +24,7 @@ pub fn free(count: u16) -> Result<u16> {
     let begin = (std::process::id() % 1_000) as u16 * 22;
     for _ in 0..span / count {
         let taken = TAKEN.fetch_add(count, Ordering::Relaxed);
-        let first = FIRST + (u32::from(begin) + u32::from(taken)).rem_euclid(u32::from(span)) as u16;
+        let first = FIRST + ((u32::from(begin) + u32::from(taken)) % u32::from(span)) as u16;
         if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
             return Ok(first);
         }

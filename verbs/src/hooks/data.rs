@@ -413,7 +413,10 @@ unsafe fn poll_moved(cq: &CompletionQueue, most: c_int, to: *mut ibv_wc) -> c_in
         let rest = &mut to[got..];
         // SAFETY: the queue is alive while the program polls it; there is room for this many.
         let count = unsafe { (cq.poll)(cq.raw.0, rest.len() as c_int, rest.as_mut_ptr()) };
-        let Ok(count) = usize::try_from(count) else { return count };
+        let Ok(count) = usize::try_from(count) else {
+            // What was taken before is not lost: the provider fails again at the next call.
+            return if got > 0 { got as c_int } else { count };
+        };
         got += sift(&inside, &mut rest[..count.min(most)]);
     }
     if cq.has_moved() {

@@ -50,10 +50,11 @@ pub unsafe fn create_cq(
 /// # Safety
 /// As its manual says.
 pub unsafe fn destroy_cq(cq: *mut ibv_cq) -> c_int {
+    let known = registry::queue(cq);
     // SAFETY: forwarded to the caller.
     let errno = unsafe { real::ibv_destroy_cq(cq) };
-    if errno == 0 {
-        registry::with_mut(|objects| objects.take_queue(cq));
+    if let Some(destroyed) = known.filter(|_| errno == 0) {
+        registry::with_mut(|objects| objects.take_queue(cq, &destroyed));
     }
     errno
 }

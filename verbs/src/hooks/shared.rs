@@ -36,10 +36,11 @@ pub unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_
 /// # Safety
 /// As its manual says.
 pub unsafe fn destroy(srq: *mut ibv_srq) -> c_int {
+    let known = registry::shared(srq);
     // SAFETY: forwarded to the caller.
     let errno = unsafe { real::ibv_destroy_srq(srq) };
-    if errno == 0 {
-        registry::with_mut(|objects| objects.shared.remove(&srq.addr()));
+    if let Some(destroyed) = known.filter(|_| errno == 0) {
+        registry::with_mut(|objects| objects.take_shared(srq, &destroyed));
     }
     errno
 }

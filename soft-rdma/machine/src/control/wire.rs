@@ -58,7 +58,7 @@ pub struct FaultView {
     pub id: u64,
     /// The NIC.
     pub nic: u32,
-    /// When it starts, in nanoseconds of the process's clock.
+    /// When it starts, in nanoseconds of the process's clock; the largest number while it waits for packets.
     pub at_ns: u64,
     /// What it is.
     pub fault: String,

@@ -11,7 +11,7 @@ pub use error::StartError;
 use crate::control;
 use crate::devices::{COMMAND_TIMEOUT, Devices, Nic};
 use crate::log::{self, Level};
-use crate::settings::Settings;
+use crate::settings::{Settings, When};
 use crate::sysfs::{Device, Tree, TreeError};
 use crate::thread::{Quiet, in_thread};
 use shunt_soft_nic::RailAt;
@@ -173,8 +173,10 @@ impl Machine {
             let now = self.devices.now_ns();
             for fault in &self.settings.faults {
                 let at = RailAt { pe: self.slot(), rail: fault.nic };
-                let at_ns = now.saturating_add(fault.at_ns);
-                self.devices.with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
+                self.devices.with_fabric(|fabric| match fault.when {
+                    When::After(ns) => fabric.plan(now.saturating_add(ns), at, fault.kind),
+                    When::Packets(count) => fabric.plan_after(count, at, fault.kind),
+                });
             }
         });
     }
