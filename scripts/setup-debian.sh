@@ -46,6 +46,7 @@ has srun && has slurmctld && has slurmd || want slurm-wlm "jobs that srun starts
 # Slurm's plugin loads the name without a version, which the development package has.
 compgen -G '/usr/lib/*/libpmix.so' >/dev/null || want libpmix-dev "jobs that srun --mpi=pmix starts"
 has torchrun || echo "not installed here: torchrun (python3-torch): jobs that it starts"
+has chromium || want chromium "stage pages"
 has promtool && has prometheus || want prometheus "reads the metrics of ranks"
 
 components=()

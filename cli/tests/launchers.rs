@@ -128,7 +128,8 @@ impl Cluster {
              StateSaveLocation={state}\nSlurmdSpoolDir={spool}\nSlurmctldPidFile={}\nSlurmdPidFile={}\n\
              ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
              SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n\
-             NodeName={host} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN\n\
+             SlurmdParameters=config_overrides\n\
+             NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN\n\
              PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:4 State=UP\n",
             at("slurmctld.pid"),
             at("slurmd.pid"),
@@ -143,6 +144,16 @@ impl Cluster {
         };
         let daemons = vec![start("slurmctld"), start("slurmd")];
         Self { configuration, daemons }
+    }
+
+    /// A batch script, waited for; what it wrote.
+    fn sbatch(&self, script: &Path, arguments: &[String]) -> (Output, String) {
+        let said = script.with_extension("out");
+        let mut command = plain("sbatch");
+        command.env("SLURM_CONF", &self.configuration).args(["--wait", "-O", "--nodes=1", "--ntasks=4"]);
+        command.args(["--ntasks-per-node=4", "--output"]).arg(&said).arg(script).args(arguments);
+        let output = command.output().unwrap();
+        (output, fs::read_to_string(&said).unwrap_or_default())
     }
 
     fn srun(&self, arguments: &[&str]) -> Command {
@@ -183,6 +194,29 @@ fn srun() {
         }
         starts(|| cluster.srun(&[&format!("--mpi={way}")]));
     }
+    if ways.contains("pmix") {
+        batch(&cluster, &folder);
+    }
+}
+
+/// The script of the page on clusters, as it stands there, on one node.
+fn batch(cluster: &Cluster, folder: &Path) {
+    let script = folder.join("job.sbatch");
+    fs::write(&script, block(CLUSTERS, "bash")).unwrap();
+    let (output, said) = cluster.sbatch(&script, &c_program());
+    assert_eq!(output.status.code(), Some(0), "{}{said}", text(&output.stderr));
+    for rank in 0..RANKS {
+        assert!(said.contains(&format!("PE {rank}: status 0, 0 failovers")), "{said}");
+    }
+}
+
+/// The page with what people copy.
+const CLUSTERS: &str = include_str!("../../docs/how-to/cluster.md");
+
+/// The first block of a page in a language.
+fn block<'t>(page: &'t str, language: &str) -> &'t str {
+    let rest = page.split_once(&format!("```{language}\n")).expect("a block of that language").1;
+    rest.split_once("```").expect("its end").0
 }
 
 /// Through torchrun itself where there is one, by the variables that it documents everywhere.
@@ -216,13 +250,30 @@ fn torchrun() {
     by_hand(|rank| [of(&rank.to_string()), vec![("MASTER_PORT".to_owned(), port.clone())]].concat());
 }
 
+/// The variables of the page's manifest; the pod of index 0 is this machine, and no device plugin gives it a NIC.
 #[test]
 fn pods_of_kubernetes() {
+    let manifest = block(CLUSTERS, "yaml");
+    let lines: Vec<&str> = manifest.lines().map(str::trim).collect();
+    let after =
+        |key: &str| lines.iter().find_map(|line| line.strip_prefix(key)).expect("in the manifest").trim();
+    let value = |name: &str| {
+        let at = lines.iter().position(|line| *line == format!("- name: {name}")).expect("in the manifest");
+        lines[at + 1].strip_prefix("value:").expect("a value").trim().trim_matches('"')
+    };
+    let (host, _) = value("SHUNT_ROOT").split_once(':').expect("HOST:PORT");
+    assert_eq!(
+        host,
+        format!("{}-0.{}", after("name:"), after("subdomain:")),
+        "how the pod of index 0 is called"
+    );
+    assert_eq!((after("completions:"), after("parallelism:")), (value("SHUNT_WORLD"), value("SHUNT_WORLD")));
+    assert_eq!(value("SHUNT_WORLD"), RANKS.to_string());
     let root = format!("localhost:{}", ports::free(1).unwrap());
     by_hand(|rank| {
         [
             ("JOB_COMPLETION_INDEX", rank.to_string()),
-            ("SHUNT_WORLD", "4".into()),
+            ("SHUNT_WORLD", value("SHUNT_WORLD").into()),
             ("SHUNT_ROOT", root.clone()),
         ]
         .map(|(name, value)| (name.to_owned(), value))

@@ -2,8 +2,8 @@
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
-    bindings, check, doors, explore, facade, fuzz, mutate, profiles, python, run_scenarios, swarm, test,
-    verbs_hosts,
+    bindings, check, doors, explore, facade, fuzz, mutate, pages, profiles, python, run_scenarios, swarm,
+    test, verbs_hosts,
 };
 use anyhow::Result;
 use shunt_task::sh;
@@ -51,6 +51,7 @@ const STAGES: &[Stage] = &[
         "the Debian package: unpacked, used from C by pkg-config and CMake",
         shunt_package_tool::stage,
     ),
+    stage("pages", "a run's page in headless Chromium, with a picture; docs/ as a book", pages::stage),
     stage("scenarios", "the main program's runs in real time, by their verdict", run_scenarios::all),
     stage(
         "mlx5",

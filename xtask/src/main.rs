@@ -20,6 +20,7 @@ mod modules;
 mod mutate;
 mod netns;
 mod night;
+mod pages;
 mod profiles;
 mod python;
 mod refusals;

@@ -385,7 +385,7 @@ fn what_cannot_be_joined_says_why() {
         "{error}"
     );
     let mut options = job.options(1);
-    options.root = "no-such-host.invalid:7".parse().unwrap();
+    (options.root, options.patience_ns) = ("no-such-host.invalid:7".parse().unwrap(), SHORT_NS);
     assert!(matches!(TcpNet::join(options).unwrap_err(), JoinError::Resolve { .. }));
     let mut options = job.options(1);
     options.interface = Some("=no-such-if".parse().unwrap());

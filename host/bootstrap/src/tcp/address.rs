@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// What a root address looks like.
@@ -100,9 +100,48 @@ impl RootAddress {
     }
 }
 
+/// Between two questions for a name that has no address yet.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Asks until there is an answer, or the patience is over: the name of a pod appears with the pod. The caller is told
+/// of each answer that is none.
+pub(super) fn ask<T, E>(
+    patience: Duration,
+    mut question: impl FnMut(Duration) -> Result<T, E>,
+    mut tell: impl FnMut(&E),
+) -> Result<T, E> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let error = match question(left) {
+            Ok(answer) => return Ok(answer),
+            Err(error) if left <= ASK_AGAIN => return Err(error),
+            Err(error) => error,
+        };
+        tell(&error);
+        std::thread::sleep(ASK_AGAIN);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ranks of a Kubernetes job that started before the pod of index 0 ended at once: its name had no address yet.
+    #[test]
+    fn a_name_may_get_its_address_later() {
+        let mut asked = 0;
+        let mut answer = |_| {
+            asked += 1;
+            if asked < 3 { Err("no address") } else { Ok(7) }
+        };
+        let mut told = 0;
+        assert_eq!(ask(Duration::from_secs(60), &mut answer, |_| told += 1), Ok(7));
+        assert_eq!((asked, told), (3, 2));
+        let never = ask(Duration::ZERO, |_| Err::<(), _>("no address"), |_| unreachable!());
+        assert_eq!(never, Err("no address"));
+    }
+
     use proptest::prelude::*;
 
     #[test]

@@ -1,5 +1,6 @@
 //! [`TcpNet`]: a process's place among the others, and what it does there.
 
+use super::address::ask;
 use super::collectives::TcpBootstrap;
 use super::driver::{Driver, Member, Part, Root, Timing, WAKE};
 use super::error::{JoinError, Refused};
@@ -250,7 +251,14 @@ fn progress(state: &State, rank: u32, root: &str) -> String {
 
 /// Listens, or finds out where the root is.
 fn plan(options: JoinOptions, shared: &Shared, patience: Duration) -> Result<Plan, JoinError> {
-    let targets = options.root.resolve(patience)?;
+    let mut tell_at = Instant::now() + TELL_AFTER;
+    let tell = |error: &JoinError| {
+        if Instant::now() >= tell_at {
+            tell_at = Instant::now() + TELL_AGAIN;
+            shared.notices.say(&format!("rank {}: {error}; asked again", options.rank));
+        }
+    };
+    let targets = ask(patience, |left| options.root.resolve(left), tell)?;
     let chosen = match &options.interface {
         Some(spec) => Some(interface::choose(spec, &interface::interfaces()?, targets[0].ip())?),
         None => None,
