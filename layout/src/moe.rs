@@ -10,6 +10,8 @@
 pub const HEADER_BYTES: u64 = 16;
 /// Channels of a token that have one scale.
 pub const SCALE_GROUP: u64 = 128;
+/// Bytes of a group's ten-bit codes in a combine message as LogFMT.
+pub const LOG_GROUP_BYTES: u64 = SCALE_GROUP * 10 / 8;
 /// The hidden size is a multiple of it: scales of a message are then whole 16-byte pieces.
 pub const HIDDEN_STEP: u32 = 512;
 /// Bytes of a counting word here.
@@ -161,10 +163,22 @@ impl Shape {
         larger(self.dispatch_message(true), self.dispatch_message(false))
     }
 
-    /// Distance of combine messages, which are `bf16_bytes` long.
+    /// Distance of combine messages, which are `bf16_bytes` long, or as LogFMT [`Shape::log_rest`] at most.
     #[inline(always)]
     pub const fn combine_stride(&self) -> u64 {
         4 * self.scales() + self.bf16_bytes()
+    }
+
+    /// LogFMT, from where a message begins: codes of a group, behind a 32-bit word for each.
+    #[inline(always)]
+    pub const fn log_group(&self, group: u64) -> At {
+        At(4 * self.scales()).plus(group, LOG_GROUP_BYTES)
+    }
+
+    /// LogFMT: what is left of the `number`-th group that travels as BF16. Behind all of them the message ends.
+    #[inline(always)]
+    pub const fn log_rest(&self, number: u64) -> At {
+        self.log_group(self.scales()).plus(number, 2 * SCALE_GROUP - LOG_GROUP_BYTES)
     }
 
     /// Rows that one expert of a rank may get.
@@ -341,6 +355,8 @@ const _: () = assert!(PUBLISHED.dispatch_message(true) == 7408);
 const _: () = assert!(PUBLISHED.dispatch_message(false) == 14352);
 const _: () = assert!(PUBLISHED.dispatch_stride() == 14352);
 const _: () = assert!(PUBLISHED.bf16_bytes() == 14336 && PUBLISHED.combine_stride() == 14560);
+const _: () =
+    assert!(PUBLISHED.log_rest(0).0 == 9184 && PUBLISHED.log_rest(56).0 == PUBLISHED.combine_stride());
 const _: () = assert!(size_of::<Shape>() == 16);
 
 #[cfg(test)]

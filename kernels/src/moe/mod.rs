@@ -28,6 +28,7 @@ mod combine_send;
 mod dispatch_receive;
 mod dispatch_send;
 mod exchange;
+pub mod logfmt;
 mod near;
 pub mod normal;
 pub mod number;
