@@ -12,11 +12,23 @@ pub type Wrongs = Vec<String>;
 /// Most that is told of one layer.
 const TOLD: usize = 8;
 
-/// How a layer is run.
+/// How what experts made is sent back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// Experts leave what they make where it is sent from.
-    pub zero_copy: bool,
+pub enum Manner {
+    /// As BF16, from memory of their own.
+    #[default]
+    Copied,
+    /// As BF16, from where experts leave it.
+    ZeroCopy,
+    /// As LogFMT.
+    LogFmt,
+}
+
+impl Manner {
+    /// Zero copy, or copied.
+    pub const fn zero_copy_if(is: bool) -> Self {
+        if is { Self::ZeroCopy } else { Self::Copied }
+    }
 }
 
 /// Sends this rank's part of a case.
@@ -38,7 +50,10 @@ pub fn run<R: Runner>(buffer: &mut Buffer<R>, case: &Case, manner: Manner) -> Re
     let mut wrongs = check_received(buffer, case, &received);
     let sent = answer(buffer, case, received, manner)?;
     let combined = buffer.receive_combine(sent)?;
-    wrongs.extend(check_combined(buffer, case, &combined));
+    wrongs.extend(match manner {
+        Manner::LogFmt => check_logfmt(buffer, case, &combined),
+        Manner::Copied | Manner::ZeroCopy => check_combined(buffer, case, &combined),
+    });
     Ok(wrongs)
 }
 
@@ -55,11 +70,14 @@ pub fn answer<R: Runner>(
     let rank = buffer.runner().rank();
     let made = experts(buffer, &received, rank);
     let weights = &case.topk_weights[rank as usize];
-    if !manner.zero_copy {
-        return buffer.combine(Some(&made), weights, received.handle);
+    match manner {
+        Manner::Copied => buffer.combine(Some(&made), weights, received.handle),
+        Manner::LogFmt => buffer.combine_logfmt(&made, weights, received.handle),
+        Manner::ZeroCopy => {
+            leave(buffer, &made, &received.handle)?;
+            buffer.combine(None, weights, received.handle)
+        }
     }
-    leave(buffer, &made, &received.handle)?;
-    buffer.combine(None, weights, received.handle)
 }
 
 /// What the experts of this rank make of all rows that there are.
@@ -212,4 +230,24 @@ pub fn check_combined<R: Runner>(buffer: &Buffer<R>, case: &Case, combined: &[u1
         }
     }
     wrongs
+}
+
+/// Holds what was combined from LogFMT against the reference: the exact sum within the bound.
+pub fn check_logfmt<R: Runner>(buffer: &Buffer<R>, case: &Case, combined: &[u16]) -> Wrongs {
+    let rank = buffer.runner().rank();
+    let right = case.combined_logfmt(rank, &buffer.mask());
+    if right.len() != combined.len() {
+        return vec![format!("rank {rank}: {} channels combined, expected {}", combined.len(), right.len())];
+    }
+    let wrong = |(number, (found, (bound, exact))): (usize, (&u16, (f64, f64)))| {
+        let value = f64::from(f32::from_bits(u32::from(*found) << 16));
+        let (token, channel) = (number / case.shape.hidden as usize, number % case.shape.hidden as usize);
+        let what = format!(
+            "rank {rank}, token {token}, channel {channel}: {value:e}, expected {exact:e} within {bound:e}"
+        );
+        // What is no number is within no bound.
+        let apart = (value - exact).abs();
+        (apart.is_nan() || apart > bound).then_some(what)
+    };
+    combined.iter().zip(right).enumerate().filter_map(wrong).take(TOLD).collect()
 }

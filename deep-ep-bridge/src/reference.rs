@@ -1,6 +1,8 @@
 //! What a MoE layer must compute, said again without messages, channels or bits: routing by table look-up, FP8 by the
 //! nearest of all its values.
 
+mod logfmt;
+
 use crate::settings::Format;
 use shunt_layout::moe::{SCALE_GROUP, Shape};
 
@@ -222,6 +224,20 @@ impl Case {
         &self.sent[rank as usize][token as usize]
     }
 
+    /// Experts of a token, those of ranks that are left out aside, and their weights.
+    fn parts(&self, rank: u32, token: usize, masked: &[bool]) -> Vec<(u64, f32)> {
+        let at = token * self.topk as usize;
+        let route = &self.topk_index[rank as usize][at..at + self.topk as usize];
+        let weights = &self.topk_weights[rank as usize][at..at + self.topk as usize];
+        route
+            .iter()
+            .zip(weights)
+            .filter(|(index, _)| **index >= 0)
+            .map(|(index, weight)| (*index as u64, *weight))
+            .filter(|(expert, _)| !masked[(expert / u64::from(self.shape.local_experts)) as usize])
+            .collect()
+    }
+
     /// What a rank gets back, and how far each channel may be from the exact sum, which comes third. Ranks in `masked`
     /// count nothing.
     ///
@@ -230,16 +246,7 @@ impl Case {
     pub fn combined(&self, rank: u32, masked: &[bool]) -> Vec<(u16, f64, f64)> {
         let (mut out, hidden) = (Vec::new(), self.shape.hidden as usize);
         for token in 0..self.tokens(rank) {
-            let at = token * self.topk as usize;
-            let route = &self.topk_index[rank as usize][at..at + self.topk as usize];
-            let weights = &self.topk_weights[rank as usize][at..at + self.topk as usize];
-            let parts: Vec<(u64, f32)> = route
-                .iter()
-                .zip(weights)
-                .filter(|(index, _)| **index >= 0)
-                .map(|(index, weight)| (*index as u64, *weight))
-                .filter(|(expert, _)| !masked[(expert / u64::from(self.shape.local_experts)) as usize])
-                .collect();
+            let parts = self.parts(rank, token, masked);
             let values = &self.sent(rank, token as u32).values;
             for channel in values.iter().take(hidden) {
                 let made = |of: u64| value(expert(of, f32::from_bits(*channel)));

@@ -98,7 +98,11 @@ impl Scenario {
         for (number, case) in cases.iter().enumerate() {
             before(number);
             // Where what experts made lies is the same at each replay.
-            let manner = Manner { zero_copy: self.mode == Mode::Launch && number % 2 == 1 };
+            let manner = match self.mode {
+                Mode::Launch if number % 2 == 1 => Manner::ZeroCopy,
+                Mode::Launch => Manner::LogFmt,
+                Mode::Graph => Manner::Copied,
+            };
             wrongs.extend(layer::run(buffer, case, manner)?);
         }
         Ok(wrongs)

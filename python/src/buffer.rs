@@ -151,9 +151,13 @@ impl PyBuffer {
         x: Option<&Bound<'_, PyAny>>,
         weights: &Bound<'_, PyAny>,
         handle: &PyHandle,
+        logfmt: bool,
     ) -> PyResult<Sent> {
         let (x, weights) = (x.map(|x| copied::<u16>(x)).transpose()?, copied::<f32>(weights)?);
-        let sent = self.0.with(py, |buffer| buffer.combine(x.as_deref(), &weights, &handle.0))?;
+        let sent = self.0.with(py, |buffer| match x.as_deref() {
+            Some(x) if logfmt => buffer.combine_logfmt(x, &weights, &handle.0),
+            x => buffer.combine(x, &weights, &handle.0),
+        })?;
         Ok(Sent::of(Call::Combine(sent)))
     }
 

@@ -114,6 +114,43 @@ class Layers(unittest.TestCase):
         on_all(4, body)
         return job
 
+    def test_logfmt_across_faults(self):
+        job, buffers = start(4)
+
+        def body(rank):
+            for seed in range(12):
+                if rank == 1 and seed in (3, 7):
+                    job.inject(1, 0, "down" if seed == 3 else "up")
+                # Odd ones travel as BF16 in half of their groups: those reach 1.
+                scale = np.where(seed % 2 and np.arange(HIDDEN) // 128 % 2, 1.0, 0.02).astype(np.float32)
+                x = np.random.default_rng(seed * 16 + rank).normal(size=(TOKENS, HIDDEN)).astype(np.float32) * scale
+                x = deep_ep.from_bf16(deep_ep.to_bf16(x))
+                topk, weights = inputs(seed * 16 + rank)[1:]
+                self.logfmt_layer(buffers[rank], (x, topk, weights), f"rank {rank}, layer {seed}")
+
+        on_all(4, body)
+        self.assertGreater(job.failovers(), 0)
+
+    def logfmt_layer(self, buffer, given, said):
+        """A layer whose experts change nothing; held against DeepEP's bound for BF16."""
+        x, topk, weights = given
+        received, _, handle, _, hook = buffer.low_latency_dispatch(
+            x, topk, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True
+        )
+        hook()
+        combined, _, hook = buffer.low_latency_combine(
+            received, topk, weights, handle, use_logfmt=True, return_recv_hook=True
+        )
+        hook()
+        met = deep_ep.from_bf16(combined).astype(np.float64)
+        want = x.astype(np.float64) * np.where(topk >= 0, weights, 0).sum(axis=1, keepdims=True)
+        apart = 1 - 2 * (met * want).sum() / (met * met + want * want).sum()
+        self.assertLess(apart, 1e-5, said)
+        # Steps of 2^32 in 510 at most: half of one, and half a step of BF16.
+        np.testing.assert_allclose(met, want, rtol=0.022 + 1 / 256, atol=np.abs(want).max() / 2**32, err_msg=said)
+        if np.abs(x).max() < 1:
+            self.assertFalse(np.array_equal(met, want), f"{said}: what came is not rounded, so it was no LogFMT")
+
     def test_what_stays_on_a_node_outlives_all_nics(self):
         self.assertEqual(self.layers_across("down", 2, ranks_per_node=4).failovers(), 0)
 

@@ -101,7 +101,7 @@ impl Shared<'_> {
                 near + far
             },
             |layer, case| {
-                let wrongs = layer::run(&mut buffer, case, Manner { zero_copy: layer % 5 == 4 })?;
+                let wrongs = layer::run(&mut buffer, case, Manner::zero_copy_if(layer % 5 == 4))?;
                 let (near, far) = self.ways(case, rank);
                 (mapped, crossing) = (mapped + near, crossing + far);
                 Ok(wrongs)

@@ -93,7 +93,7 @@ fn layers(
         let received = buffer.receive_dispatch(sent)?;
         wrongs.extend(layer::check_received(buffer, case, &received));
         pause(kernel, pauses[1]);
-        let sent = layer::answer(buffer, case, received, Manner { zero_copy: number % 2 == 1 })?;
+        let sent = layer::answer(buffer, case, received, Manner::zero_copy_if(number % 2 == 1))?;
         pause(kernel, pauses[2]);
         let combined = buffer.receive_combine(sent)?;
         wrongs.extend(layer::check_combined(buffer, case, &combined));
@@ -129,7 +129,7 @@ fn two_at_a_time(
         wrongs.extend(layer::check_received(buffer, &two[1], &second));
         pause(kernel, pauses[1]);
         let first = layer::answer(buffer, &two[0], first, Manner::default())?;
-        let second = layer::answer(buffer, &two[1], second, Manner { zero_copy: true })?;
+        let second = layer::answer(buffer, &two[1], second, Manner::ZeroCopy)?;
         pause(kernel, pauses[2]);
         let combined = buffer.receive_combine(first)?;
         wrongs.extend(layer::check_combined(buffer, &two[0], &combined));

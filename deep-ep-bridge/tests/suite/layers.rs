@@ -8,12 +8,13 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::moe::{RankBuffer, all, cases, patience, spec, start};
 use std::rc::Rc;
 
+const MANNERS: [Manner; 3] = [Manner::Copied, Manner::LogFmt, Manner::ZeroCopy];
 const FORMATS: [Format; 4] = [Format::Bf16, Format::Fp8, Format::Fp8Rounded, Format::Fp8Exponents];
 
 fn layers(buffer: &mut RankBuffer, cases: &[Case]) -> Result<Vec<String>, MoeError> {
     let mut wrongs = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        wrongs.extend(layer::run(buffer, case, Manner { zero_copy: number % 3 == 2 })?);
+        wrongs.extend(layer::run(buffer, case, MANNERS[number % 3])?);
     }
     Ok(wrongs)
 }
@@ -106,7 +107,7 @@ fn two_calls_may_be_under_way() {
                     wrongs.extend(layer::check_received(buffer, &two[0], &received.0));
                     wrongs.extend(layer::check_received(buffer, &two[1], &received.1));
                     let first = layer::answer(buffer, &two[0], received.0, Manner::default())?;
-                    let second = layer::answer(buffer, &two[1], received.1, Manner { zero_copy: true })?;
+                    let second = layer::answer(buffer, &two[1], received.1, Manner::ZeroCopy)?;
                     let combined = buffer.receive_combine(first)?;
                     wrongs.extend(layer::check_combined(buffer, &two[0], &combined));
                     let combined = buffer.receive_combine(second)?;

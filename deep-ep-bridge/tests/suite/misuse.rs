@@ -263,8 +263,8 @@ fn the_zero_copy_buffer_is_lent_once_its_last_call_is_taken() {
                     wrongs.extend((!taken.get()).then(|| "lent while it may still be sent from".to_owned()));
                 }
                 let case = (&cases[0], &cases[1]);
-                let first = layer::answer(buffer, case.0, received, Manner { zero_copy: true })?;
-                let second = layer::answer(buffer, case.1, second, Manner { zero_copy: true })?;
+                let first = layer::answer(buffer, case.0, received, Manner::ZeroCopy)?;
+                let second = layer::answer(buffer, case.1, second, Manner::ZeroCopy)?;
                 let combined = buffer.receive_combine(first)?;
                 wrongs.extend(layer::check_combined(buffer, case.0, &combined));
                 let combined = buffer.receive_combine(second)?;

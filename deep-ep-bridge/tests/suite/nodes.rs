@@ -37,7 +37,7 @@ fn layers(spec: &RunSpec, locals: u32, signals: Signals) -> (Vec<String>, u64) {
         start_on_nodes(&cluster, shape(), locals, rank, patience, move |buffer, kernel| {
             let mut wrongs = Vec::new();
             for (number, case) in cases.iter().enumerate() {
-                wrongs.extend(layer::run(buffer, case, Manner { zero_copy: number % 2 == 1 })?);
+                wrongs.extend(layer::run(buffer, case, Manner::zero_copy_if(number % 2 == 1))?);
                 pause(kernel, 50_000);
             }
             buffer.clean()?;
@@ -45,7 +45,7 @@ fn layers(spec: &RunSpec, locals: u32, signals: Signals) -> (Vec<String>, u64) {
                 let sent = (layer::send(buffer, &two[0])?, layer::send(buffer, &two[1])?);
                 let received = (buffer.receive_dispatch(sent.0)?, buffer.receive_dispatch(sent.1)?);
                 let first = layer::answer(buffer, &two[0], received.0, Manner::default())?;
-                let second = layer::answer(buffer, &two[1], received.1, Manner { zero_copy: true })?;
+                let second = layer::answer(buffer, &two[1], received.1, Manner::ZeroCopy)?;
                 let combined = (buffer.receive_combine(first)?, buffer.receive_combine(second)?);
                 wrongs.extend(layer::check_combined(buffer, &two[0], &combined.0));
                 wrongs.extend(layer::check_combined(buffer, &two[1], &combined.1));

@@ -32,7 +32,7 @@ fn layers_are_right_up_to_the_last_number_and_refused_behind_it() {
                     buffer.count_from(CALLS_MAX - 1 - 6)?;
                     let mut wrongs = Vec::new();
                     for case in &cases[..3] {
-                        wrongs.extend(layer::run(buffer, case, Manner { zero_copy: true })?);
+                        wrongs.extend(layer::run(buffer, case, Manner::ZeroCopy)?);
                     }
                     met.push((numbers(layer::send(buffer, &cases[3])), "4294967294 is the last"));
                     met.push((numbers(buffer.next_combine_buffer()), "4294967294 is the last"));

@@ -1,6 +1,7 @@
 //! `moe_combine_receive`: what experts made of this rank's tokens, weighed and summed.
 
-use super::call::{COUNT_ON, MoeCall};
+use super::call::{COUNT_ON, LOGFMT, MoeCall};
+use super::combine_log::{self, Sixteen};
 use super::exchange::{Exchange, Part, split};
 use super::number::{four, four_bf16};
 use super::stop::Stop;
@@ -90,6 +91,16 @@ fn sum<P: Platform, L: WarpLanes>(
     if wrong != 0 {
         return Err(Stop::wrong(flag(wrong.trailing_zeros() as u64).1));
     }
+    if call.has(LOGFMT) {
+        let sixteens = shape.hidden as u64 / 16;
+        let end = sixteens * (share as u64 + 1) / shares as u64;
+        let mut number = sixteens * share as u64 / shares as u64 + exchange.lanes.rank() as u64;
+        while number < end {
+            sum_sixteen(exchange, token, there, number);
+            number += exchange.lanes.size() as u64;
+        }
+        return Ok(());
+    }
     let pieces = shape.bf16_bytes() / PIECE_BYTES;
     let (begin, end) = (pieces * share as u64 / shares as u64, pieces * (share as u64 + 1) / shares as u64);
     let mut piece = begin + exchange.lanes.rank() as u64;
@@ -106,6 +117,46 @@ fn chosen(call: &MoeCall, token: u32, k: u32) -> Option<u64> {
     // SAFETY: `topk` indices a token (`MoeCall`).
     let index: i64 = unsafe { tensor::read(call.topk_index, token as u64 * call.topk as u64 + k as u64) };
     if index < 0 { None } else { Some(index as u64) }
+}
+
+/// Weight of what the `k`-th expert made of a token, and where it lies.
+#[inline(always)]
+fn part<P: Platform, L: WarpLanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    token: u32,
+    k: u32,
+) -> (f32, HeapOffset) {
+    let (call, expert) = (exchange.call, chosen(exchange.call, token, k).unwrap_or(0));
+    // SAFETY: a weight for each index (`MoeCall`).
+    let weight = unsafe { tensor::read(call.topk_weights, token as u64 * call.topk as u64 + k as u64) };
+    (weight, exchange.at(call.shape.combine_slot(exchange.set(), expert, token)))
+}
+
+/// Sixteen channels of a token that travelled as LogFMT, of the experts in `which`.
+#[inline(always)]
+fn sum_sixteen<P: Platform, L: WarpLanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    token: u32,
+    which: u32,
+    number: u64,
+) {
+    let mut sum = Sixteen::default();
+    let mut left = which;
+    while left != 0 {
+        rolled();
+        let (weight, slot) = part(exchange, token, left.trailing_zeros());
+        left &= left - 1;
+        let [a, b, c, d] = combine_log::read(exchange, slot, number);
+        let add = |at: usize, part| add_four(sum[at], part, weight);
+        sum = [add(0, a), add(1, b), add(2, c), add(3, d)];
+    }
+    let at = 2 * (token as u64 * exchange.call.shape.hidden as u64 / 16 + number);
+    let [a, b, c, d] = sum;
+    // SAFETY: the token's row of the result (`MoeCall`); this share of it is this warp's.
+    unsafe {
+        tensor::write(exchange.call.out, at, [four_bf16(a), four_bf16(b)]);
+        tensor::write(exchange.call.out, at + 1, [four_bf16(c), four_bf16(d)]);
+    }
 }
 
 /// Pieces that a lane sums at a time: loads that are under way together.
@@ -131,11 +182,7 @@ fn sum_pieces<P: Platform, L: WarpLanes>(
         rolled();
         let k = left.trailing_zeros();
         left &= left - 1;
-        let number = token as u64 * call.topk as u64 + k as u64;
-        // SAFETY: a weight for each index (`MoeCall`).
-        let weight = unsafe { tensor::read(call.topk_weights, number) };
-        let slot =
-            exchange.at(shape.combine_slot(exchange.set(), chosen(call, token, k).unwrap_or(0), token));
+        let (weight, slot) = part(exchange, token, k);
         // One behind the last is the last again, and counts for nothing.
         let load = |number: u64| {
             let piece = first + number * step;

@@ -1,6 +1,7 @@
 //! `moe_combine_send`: what this rank's experts made, back to where the tokens came from.
 
-use super::call::{MoeCall, ZERO_COPY};
+use super::call::{LOGFMT, MoeCall, ZERO_COPY};
+use super::combine_log;
 use super::exchange::{Exchange, FLAG, Part, split};
 use super::stop::Stop;
 use super::tensor;
@@ -56,12 +57,15 @@ fn answer<P: Platform, L: WarpLanes>(
         }
         let src = exchange.at(shape.combine_source(set, local, row));
         let (slot, number) = (shape.combine_slot(set, expert, token), local as u64 * shape.rows() + row);
-        if near != 0 || !call.has(ZERO_COPY) {
-            let to = if near != 0 { near + slot.0 } else { exchange.device.local_address(src) };
+        let to = if near != 0 { near + slot.0 } else { exchange.device.local_address(src) };
+        let mut bytes = shape.bf16_bytes();
+        if call.has(LOGFMT) {
+            bytes = combine_log::write(exchange, to, number);
+        } else if near != 0 || !call.has(ZERO_COPY) {
             fill(exchange, src, to, number);
         }
         if near == 0 {
-            poster.put(lanes, Put { dst: exchange.at(slot), src, bytes: shape.bf16_bytes() });
+            poster.put(lanes, Put { dst: exchange.at(slot), src, bytes });
         }
         row += 1;
     }

@@ -23,6 +23,7 @@
 
 mod call;
 mod clean;
+mod combine_log;
 mod combine_receive;
 mod combine_send;
 mod dispatch_receive;
@@ -37,7 +38,7 @@ mod room;
 mod stop;
 mod tensor;
 
-pub use call::{ABSOLUTE, ASK, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, ASK, COUNT_ON, EXPONENTS, FP8, LOGFMT, MoeCall, ROUNDED, ZERO_COPY};
 pub use exchange::Part;
 pub use stop::Phase;
 

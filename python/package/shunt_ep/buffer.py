@@ -281,9 +281,9 @@ class Buffer(NormalMode):
     ) -> tuple[Any, EventOverlap, Callable[[], None] | None]:
         """DeepEP's: `(combined_x, event, hook)`; `combined_x` is `[tokens, hidden]`, BF16."""
         costs = self._costs(combine_wait_recv_cost_stats, "combine_wait_recv_cost_stats")
-        if checked.flag(use_logfmt, "use_logfmt"):
-            raise ValueError("use_logfmt: expected False, got True: LogFMT is not here")
-        zero_copy = checked.flag(zero_copy, "zero_copy")
+        use_logfmt, zero_copy = checked.flag(use_logfmt, "use_logfmt"), checked.flag(zero_copy, "zero_copy")
+        if use_logfmt and zero_copy:
+            raise ValueError("use_logfmt: expected False with zero_copy=True, got True: LogFMT is made from x")
         async_finish, return_recv_hook = checked.flag(async_finish, "async_finish"), _hooked(return_recv_hook)
         state = self._handle(handle)
         tokens, hidden, experts = state.sizes
@@ -304,7 +304,7 @@ class Buffer(NormalMode):
             kinds = ("bfloat16", "uint16", "int16")
             combined, result = checked.writable(out, "out", kinds, (len(topk), hidden)), out
         native = self._of(tokens, hidden, experts)
-        sent = native.combine(made, weights, state.native)
+        sent = native.combine(made, weights, state.native, use_logfmt)
 
         def receive():
             out, took = native.receive_combine(sent, costs is not None)
