@@ -12,7 +12,7 @@ use crate::fault::{self, MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::{Format, Patience, Signals};
 use shunt_device::FaultKind;
-use shunt_kernels::moe::{ABSOLUTE, ASK, LOGFMT, MoeCall, Stage, ZERO_COPY};
+use shunt_kernels::moe::{ABSOLUTE, ASK, MoeCall, Stage, ZERO_COPY};
 use shunt_layout::moe::{At, CALLS_MAX, SETS, Shape, TOPK_MAX};
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ pub struct Combine {
     call: u64,
     tokens: u32,
     topk: u32,
-    flags: u32,
+    receive: Stage,
     topk_index: Vec<i64>,
     topk_weights: Vec<f32>,
 }
@@ -384,7 +384,7 @@ impl<R: Runner> Buffer<R> {
         topk_weights: &[f32],
         handle: impl Borrow<Handle>,
     ) -> Result<Combine, MoeError> {
-        self.combine_as(x, topk_weights, handle.borrow(), if x.is_none() { ZERO_COPY } else { 0 })
+        self.combine_as(x, topk_weights, handle.borrow(), (Stage::CombineSend, Stage::CombineReceive))
     }
 
     /// The same with `use_logfmt`, on all ranks alike: groups of 128 channels that are all below 1 travel in ten bits a
@@ -398,7 +398,8 @@ impl<R: Runner> Buffer<R> {
         topk_weights: &[f32],
         handle: impl Borrow<Handle>,
     ) -> Result<Combine, MoeError> {
-        self.combine_as(Some(x), topk_weights, handle.borrow(), LOGFMT)
+        let stages = (Stage::CombineSendLog, Stage::CombineReceiveLog);
+        self.combine_as(Some(x), topk_weights, handle.borrow(), stages)
     }
 
     fn combine_as(
@@ -406,7 +407,7 @@ impl<R: Runner> Buffer<R> {
         x: Option<&[u16]>,
         topk_weights: &[f32],
         handle: &Handle,
-        flags: u32,
+        (send, receive): (Stage, Stage),
     ) -> Result<Combine, MoeError> {
         self.own("a handle", handle.buffer)?;
         self.may_send()?;
@@ -431,13 +432,13 @@ impl<R: Runner> Buffer<R> {
             x: from.or(x.map(|x| x.as_ptr() as u64)).unwrap_or(0),
             source: handle.source.as_ptr() as u64,
             ranges: handle.ranges.as_ptr() as u64,
-            ..self.call(number, flags)
+            ..self.call(number, if x.is_none() { ZERO_COPY } else { 0 })
         };
-        self.run(Stage::CombineSend, &call)?;
+        self.run(send, &call)?;
         self.sent = number;
         let &Handle { buffer, tokens, topk, ref topk_index, .. } = handle;
         let (topk_index, topk_weights) = (topk_index.clone(), topk_weights.to_vec());
-        Ok(Combine { buffer, call: number, tokens, topk, flags, topk_index, topk_weights })
+        Ok(Combine { buffer, call: number, tokens, topk, receive, topk_index, topk_weights })
     }
 
     /// The hook of a combine: the tokens, weighed and summed, in BF16.
@@ -455,9 +456,9 @@ impl<R: Runner> Buffer<R> {
             out: out.as_mut_ptr() as u64,
             tokens: sent.tokens,
             topk: sent.topk,
-            ..self.call(sent.call, sent.flags & LOGFMT)
+            ..self.call(sent.call, 0)
         };
-        self.run(Stage::CombineReceive, &call)?;
+        self.run(sent.receive, &call)?;
         self.received = sent.call;
         Ok(out.iter().flat_map(|word| (0..4).map(move |at| (word >> (16 * at)) as u16)).collect())
     }

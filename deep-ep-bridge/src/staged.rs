@@ -114,11 +114,11 @@ pub fn tensors(stage: Stage, call: &MoeCall) -> Vec<Tensor> {
                 (COUNTS, 4 * local),
             ])
         }
-        Stage::CombineSend => {
+        Stage::CombineSend | Stage::CombineSendLog => {
             let x = if call.has(ZERO_COPY) { 0 } else { 2 * rows * hidden };
             read(&[(X, x), (SOURCE, 4 * rows), (RANGES, 8 * pairs)])
         }
-        Stage::CombineReceive => {
+        Stage::CombineReceive | Stage::CombineReceiveLog => {
             let mut all = read(&[(INDEX, 8 * routes), (WEIGHTS, 4 * routes)]);
             all.extend(written(&[(OUT, 2 * tokens * hidden)]));
             all
@@ -322,12 +322,12 @@ impl<M: Machine> Runner for Staged<M> {
     /// A graph's arguments are others than at its capture, or a kernel wrote what is not its own.
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
         let which = match (self.mode, stage) {
-            (Mode::Graph, Stage::DispatchSend | Stage::CombineSend) => {
+            (Mode::Graph, Stage::DispatchSend | Stage::CombineSend | Stage::CombineSendLog) => {
                 self.sends.replace(Some(self.bring(stage, call)));
                 return Outcome::ok(0);
             }
             (Mode::Graph, Stage::DispatchReceive) => Some(0),
-            (Mode::Graph, Stage::CombineReceive) => Some(1),
+            (Mode::Graph, Stage::CombineReceive | Stage::CombineReceiveLog) => Some(1),
             _ => None,
         };
         let staged = self.bring(stage, call);

@@ -178,6 +178,10 @@ mod gpu {
             shunt_kernel_moe_combine_send_warp Warp, shunt_kernel_moe_combine_send_block Block;
         moe_combine_receive crate::moe::combine_receive:
             shunt_kernel_moe_combine_receive_warp Warp, shunt_kernel_moe_combine_receive_block Block;
+        moe_combine_send_log crate::moe::combine_send_log:
+            shunt_kernel_moe_combine_send_log_warp Warp, shunt_kernel_moe_combine_send_log_block Block;
+        moe_combine_receive_log crate::moe::combine_receive_log:
+            shunt_kernel_moe_combine_receive_log_warp Warp, shunt_kernel_moe_combine_receive_log_block Block;
         moe_clean crate::moe::clean: shunt_kernel_moe_clean_warp Warp, shunt_kernel_moe_clean_block Block;
         moe_room crate::moe::room: shunt_kernel_moe_room_warp Warp, shunt_kernel_moe_room_block Block;
     }

@@ -22,9 +22,6 @@ pub const ABSOLUTE: u32 = 32;
 /// the next replay counts on from there.
 pub const COUNT_ON: u32 = 64;
 
-/// What experts made travels as LogFMT-10, from `x`: both phases of a combine, on all ranks alike.
-pub const LOGFMT: u32 = 128;
-
 /// The arguments of every MoE kernel. Each reads those that its documentation names and leaves the others alone.
 ///
 /// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs, but

@@ -12,11 +12,11 @@ use super::exchange::Exchange;
 use super::logfmt::{Codes, Group, Range};
 use super::number::four;
 use super::tensor;
-use crate::nvptx_math::rolled;
+use crate::nvptx_math::{read_four_words, rolled, unknown};
 use shunt_device::{HeapOffset, PIECE_BYTES, Platform, WarpLanes};
-use shunt_layout::moe::{At, SCALE_GROUP};
+use shunt_layout::moe::{At, SCALE_GROUP, Shape};
 
-/// Groups whose words fill a piece: a lane makes as many.
+/// Groups whose words fill a piece: a lane makes as many words.
 const GROUPS: u64 = 4;
 /// Sixteen channels: a group has as many times that.
 const SIXTEENS: u64 = SCALE_GROUP / 16;
@@ -26,15 +26,21 @@ const SIXTEEN_BYTES: u64 = 32;
 const FIRST_PIECES: u64 = shunt_layout::moe::LOG_GROUP_BYTES / PIECE_BYTES;
 
 /// Makes the message of a row of `x` at an address; its bytes. All lanes.
+///
+/// What it computes once a row is not kept from before the loop over rows: that takes more registers than there are.
 #[inline(always)]
 pub fn write<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, to: u64, row: u64) -> u64 {
-    let (lanes, shape) = (exchange.lanes, &exchange.call.shape);
-    let (blocks, from) = (shape.scales() / GROUPS, exchange.call.x + row * shape.bf16_bytes());
-    let below = (1u32 << lanes.rank()) - 1;
+    let (device, lanes, to) = (exchange.device, exchange.lanes, unknown(to));
+    let shape = Shape { hidden: unknown(exchange.call.shape.hidden as u64) as u32, ..exchange.call.shape };
+    let (from, lane) = (exchange.call.x + row * shape.bf16_bytes(), unknown(lanes.rank() as u64));
+    // SAFETY: a slot that credits made this rank's, until a post or a word covers it (`Exchange::store_near`).
+    let store = |at: At, piece| unsafe { device.store_piece_near(to + at.0, piece) };
+    encode(store, &shape, from, (lane, lanes.size() as u64));
+    let (blocks, below) = (shape.scales() / GROUPS, (1u32 << lane) - 1);
     let (mut first, mut wholes) = (0, 0);
     while first < blocks {
         rolled();
-        let block = first + lanes.rank() as u64;
+        let block = first + lane;
         let (mut words, mut number) = ([0u64; 2], 0);
         while number < GROUPS {
             rolled();
@@ -46,20 +52,35 @@ pub fn write<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, to: u
             if !range.fits() {
                 let place = wholes + (others & below).count_ones() as u64;
                 word = Group::whole(place);
-                store_whole(exchange, (to, x), group, place);
-            } else if block < blocks {
-                store_codes(exchange, to + shape.log_group(group).0, x, &Codes::of(word));
+                store_whole(store, &shape, x, group, place);
             }
             wholes += others.count_ones() as u64;
             words = [words[0] >> 32 | words[1] << 32, words[1] >> 32 | (word as u64) << 32];
             number += 1;
         }
         if block < blocks {
-            exchange.store_near(to, block * PIECE_BYTES, words);
+            store(At(block * PIECE_BYTES), words);
         }
         first += lanes.size() as u64;
     }
     shape.log_rest(wholes).0
+}
+
+/// Groups that travel in ten bits, a lane each. Before their words are made: in one loop both take more registers than
+/// there are, and their ranges are found again sooner than kept.
+#[inline(always)]
+fn encode(store: impl Fn(At, [u64; 2]) + Copy, shape: &Shape, from: u64, (lane, lanes): (u64, u64)) {
+    let mut group = lane;
+    while group < shape.scales() {
+        rolled();
+        let x = from + group * SIXTEENS * SIXTEEN_BYTES;
+        let range = range(x);
+        if range.fits() {
+            let at = shape.log_group(group);
+            store_codes(|bytes, piece| store(At(at.0 + bytes), piece), x, &Codes::of(range.word()));
+        }
+        group += lanes;
+    }
 }
 
 /// Two words of four BF16 at a time: a group's sixteen channels `number`.
@@ -100,35 +121,24 @@ fn range(x: u64) -> Range {
 }
 
 #[inline(always)]
-fn store_whole<P: Platform, L: WarpLanes>(
-    exchange: &Exchange<'_, '_, P, L>,
-    (to, x): (u64, u64),
-    group: u64,
-    place: u64,
-) {
-    let mut number = 0;
-    while number < SIXTEENS {
+fn store_whole(store: impl Fn(At, [u64; 2]), shape: &Shape, x: u64, group: u64, place: u64) {
+    let (mut piece, mut at) = (0, shape.log_group(group));
+    // One after the other: a loop that is laid out takes more registers than there are.
+    while piece < unknown(2 * SIXTEENS) {
         rolled();
-        let [a, b, c, d, e, f, g, h] = sixteen(x, number);
-        let store = |piece: u64, low: [u32; 2], high: [u32; 2]| {
-            let words = [low[0] as u64 | (low[1] as u64) << 32, high[0] as u64 | (high[1] as u64) << 32];
-            exchange.store_near(to, piece_of(exchange, group, place, piece).0, words);
-        };
-        store(2 * number, [a, b], [c, d]);
-        store(2 * number + 1, [e, f], [g, h]);
-        number += 1;
+        if piece == FIRST_PIECES {
+            at = shape.log_rest(place);
+        }
+        // SAFETY: as above.
+        let [a, b, c, d] = unsafe { read_four_words(x + piece * PIECE_BYTES) };
+        store(at, [a as u64 | (b as u64) << 32, c as u64 | (d as u64) << 32]);
+        (piece, at) = (piece + 1, at.plus(1, PIECE_BYTES));
     }
 }
 
 /// Where a piece of a group of BF16 lies in a message.
 #[inline(always)]
-fn piece_of<P: Platform, L: WarpLanes>(
-    exchange: &Exchange<'_, '_, P, L>,
-    group: u64,
-    place: u64,
-    piece: u64,
-) -> At {
-    let shape = &exchange.call.shape;
+fn piece_of(shape: &Shape, group: u64, place: u64, piece: u64) -> At {
     if piece < FIRST_PIECES {
         shape.log_group(group).plus(piece, PIECE_BYTES)
     } else {
@@ -137,7 +147,7 @@ fn piece_of<P: Platform, L: WarpLanes>(
 }
 
 #[inline(always)]
-fn store_codes<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, to: u64, x: u64, codes: &Codes) {
+fn store_codes(store: impl Fn(u64, [u64; 2]), x: u64, codes: &Codes) {
     let (mut tops, mut number) = ([0u64; 2], 0);
     while number < SIXTEENS {
         rolled();
@@ -151,11 +161,11 @@ fn store_codes<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, to:
             top |= ((one >> 8 | two >> 8 << 2) as u64) << (4 * pair);
             pair += 1;
         }
-        exchange.store_near(to, number * PIECE_BYTES, low);
+        store(number * PIECE_BYTES, low);
         tops = [tops[0] >> 32 | tops[1] << 32, tops[1] >> 32 | top << 32];
         number += 1;
         if number % GROUPS == 0 {
-            exchange.store_near(to, (SIXTEENS + number / GROUPS - 1) * PIECE_BYTES, tops);
+            store((SIXTEENS + number / GROUPS - 1) * PIECE_BYTES, tops);
         }
     }
 }
@@ -178,8 +188,8 @@ pub fn read<P: Platform, L: WarpLanes>(
         Group::Whole(place) => {
             // Of a sender that differs there may be anything; what is read is in the slot all the same.
             let place = if place < shape.scales() { place } else { 0 };
-            let [a, b] = load(piece_of(exchange, group, place, 2 * part));
-            let [c, d] = load(piece_of(exchange, group, place, 2 * part + 1));
+            let [a, b] = load(piece_of(shape, group, place, 2 * part));
+            let [c, d] = load(piece_of(shape, group, place, 2 * part + 1));
             [four(a), four(b), four(c), four(d)]
         }
         Group::Codes(codes) => {

@@ -1,6 +1,6 @@
-//! `moe_combine_receive`: what experts made of this rank's tokens, weighed and summed.
+//! `moe_combine_receive` and `moe_combine_receive_log`: what experts made of this rank's tokens, weighed and summed.
 
-use super::call::{COUNT_ON, LOGFMT, MoeCall};
+use super::call::{COUNT_ON, MoeCall};
 use super::combine_log::{self, Sixteen};
 use super::exchange::{Exchange, Part, split};
 use super::number::{four, four_bf16};
@@ -16,7 +16,7 @@ use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, WarpLanes};
 ///
 /// Experts of ranks that are left out count nothing.
 #[inline(always)]
-pub fn run<P: Platform, L: WarpLanes>(
+pub fn run<P: Platform, L: WarpLanes, const LOG: bool>(
     device: Device<'_, P>,
     lanes: L,
     part: Part,
@@ -29,7 +29,7 @@ pub fn run<P: Platform, L: WarpLanes>(
     let mut summed = 0;
     while unit < call.tokens as u64 * shares as u64 {
         let (token, share) = split(unit, shares);
-        sum(&exchange, token, (share, shares))?;
+        sum::<P, L, LOG>(&exchange, token, (share, shares))?;
         summed += (share == 0) as u64;
         unit += step;
     }
@@ -67,7 +67,7 @@ const fn shares(call: &MoeCall, part: Part) -> u32 {
 
 /// A share of a token's channels.
 #[inline(always)]
-fn sum<P: Platform, L: WarpLanes>(
+fn sum<P: Platform, L: WarpLanes, const LOG: bool>(
     exchange: &Exchange<'_, '_, P, L>,
     token: u32,
     (share, shares): (u32, u32),
@@ -91,7 +91,7 @@ fn sum<P: Platform, L: WarpLanes>(
     if wrong != 0 {
         return Err(Stop::wrong(flag(wrong.trailing_zeros() as u64).1));
     }
-    if call.has(LOGFMT) {
+    if LOG {
         let sixteens = shape.hidden as u64 / 16;
         let end = sixteens * (share as u64 + 1) / shares as u64;
         let mut number = sixteens * share as u64 / shares as u64 + exchange.lanes.rank() as u64;

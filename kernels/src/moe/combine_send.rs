@@ -1,17 +1,17 @@
-//! `moe_combine_send`: what this rank's experts made, back to where the tokens came from.
+//! `moe_combine_send` and `moe_combine_send_log`: what this rank's experts made, back to where the tokens came from.
 
-use super::call::{LOGFMT, MoeCall, ZERO_COPY};
+use super::call::{MoeCall, ZERO_COPY};
 use super::combine_log;
 use super::exchange::{Exchange, FLAG, Part, split};
 use super::stop::Stop;
 use super::tensor;
 use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, Put, WarpLanes};
 
-/// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Warps share out the pairs of local expert and rank: the warp
+/// Reads `x` (unless `ZERO_COPY`, which LogFMT has not), `source`, `ranges`. Warps share out the pairs of local expert and rank: the warp
 /// of one brings the rows of the rank's tokens to the expert's slots there and raises the expert's flag behind them.
 /// The value is the number of messages.
 #[inline(always)]
-pub fn run<P: Platform, L: WarpLanes>(
+pub fn run<P: Platform, L: WarpLanes, const LOG: bool>(
     device: Device<'_, P>,
     lanes: L,
     part: Part,
@@ -25,7 +25,7 @@ pub fn run<P: Platform, L: WarpLanes>(
     while pair < call.shape.experts() {
         let (local, rank) = split(pair, call.shape.ranks);
         if !exchange.masked(rank) {
-            sent += answer(&exchange, local, rank)?;
+            sent += answer::<P, L, LOG>(&exchange, local, rank)?;
         }
         pair += step;
     }
@@ -34,7 +34,7 @@ pub fn run<P: Platform, L: WarpLanes>(
 
 /// One pair; how many messages.
 #[inline(always)]
-fn answer<P: Platform, L: WarpLanes>(
+fn answer<P: Platform, L: WarpLanes, const LOG: bool>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
@@ -59,7 +59,7 @@ fn answer<P: Platform, L: WarpLanes>(
         let (slot, number) = (shape.combine_slot(set, expert, token), local as u64 * shape.rows() + row);
         let to = if near != 0 { near + slot.0 } else { exchange.device.local_address(src) };
         let mut bytes = shape.bf16_bytes();
-        if call.has(LOGFMT) {
+        if LOG {
             bytes = combine_log::write(exchange, to, number);
         } else if near != 0 || !call.has(ZERO_COPY) {
             fill(exchange, src, to, number);

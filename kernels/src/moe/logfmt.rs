@@ -16,6 +16,8 @@ const SIGN_AT: u32 = 9;
 const ONE: u16 = 0x3f80;
 /// What 2^32 is in a BF16's exponent: magnitudes further below the largest count as the least one.
 const CLIP: u16 = 32 << 7;
+/// Lifts every magnitude below 1, subnormal ones too, to where it and its reciprocal are normal.
+const LIFT: f32 = 18_446_744_073_709_551_616.0;
 /// Bit of a group's word: it travels as BF16.
 const WHOLE: u32 = 1 << 31;
 
@@ -85,6 +87,8 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Codes {
     least: f32,
+    /// What a magnitude times [`LIFT`] is multiplied by, so that the least one comes to 1.
+    inverse: f32,
     /// Binary logarithm of the ratio of two codes.
     step: f32,
     /// Steps of one in that logarithm.
@@ -99,13 +103,14 @@ impl Codes {
     pub const fn of(word: u32) -> Self {
         let (least, largest) = (from_bf16((word >> 16) as u16), from_bf16(word as u16));
         if least >= largest {
-            return Self { least, step: 0.0, per_one: 0.0, round: 0.0 };
+            return Self { least, inverse: 0.0, step: 0.0, per_one: 0.0, round: 0.0 };
         }
-        let step = log2(largest / least) / STEPS;
-        let per_one = 1.0 / step;
+        let inverse = reciprocal(least * LIFT);
+        let step = log2(largest * LIFT * inverse) * (1.0 / STEPS);
+        let per_one = reciprocal(step);
         // Half-way between two values is this much above the lower one's step.
         let middle = log2((1.0 + exp2(step)) * 0.5) * per_one;
-        Self { least, step, per_one, round: 1.0 - middle }
+        Self { least, inverse, step, per_one, round: 1.0 - middle }
     }
 
     /// The code of a BF16 of the group.
@@ -117,7 +122,7 @@ impl Codes {
         } else if size == 0.0 {
             0
         } else {
-            let code = 1 + (log2(size / self.least) * self.per_one + self.round) as u32;
+            let code = 1 + (log2(size * LIFT * self.inverse) * self.per_one + self.round) as u32;
             if code < CODE_MAX { code } else { CODE_MAX }
         };
         code | sign << SIGN_AT
@@ -132,6 +137,18 @@ impl Codes {
     }
 }
 
+/// One divided by a number from 2^-100 to 2^100, within 2^-23 of it. A GPU's division is a call, and takes registers that
+/// a row's loop needs.
+#[inline(always)]
+const fn reciprocal(value: f32) -> f32 {
+    // Within an eighth: bits of a positive float are nearly its logarithm. Each step squares the error.
+    let mut guess = f32::from_bits(0x7ef3_11c7 - value.to_bits());
+    guess *= 2.0 - value * guess;
+    guess *= 2.0 - value * guess;
+    guess *= 2.0 - value * guess;
+    guess * (2.0 - value * guess)
+}
+
 /// Binary logarithm of a number from 1 to 2^40, within a few 2^-24 of the result's magnitude or of one.
 #[inline(always)]
 const fn log2(value: f32) -> f32 {
@@ -144,7 +161,7 @@ const fn log2(value: f32) -> f32 {
     let exponent = (bits >> 23) as f32 - 127.0 + above as f32;
     let fraction = f32::from_bits(bits & 0x7f_ffff | (127 - above) << 23);
     // The series of the inverse hyperbolic tangent; its argument is below 0.172.
-    let s = (fraction - 1.0) / (fraction + 1.0);
+    let s = (fraction - 1.0) * reciprocal(fraction + 1.0);
     let square = s * s;
     let series =
         1.0 + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
@@ -181,6 +198,17 @@ mod tests {
             assert!(apart < 3e-7 * f64::from(power).max(1.0), "log2 {value}: {apart:e}");
         }
         assert_eq!((log2(1.0), exp2(0.0), log2(2.0), exp2(32.0)), (0.0, 1.0, 1.0, 4_294_967_296.0));
+    }
+
+    #[test]
+    fn reciprocals_are_within_two_of_the_last_bit() {
+        for exponent in -99..100 {
+            for part in 0..1000u32 {
+                let value = (1.0 + part as f32 / 1000.0) * 2f32.powi(exponent);
+                let apart = f64::from(reciprocal(value)) * f64::from(value) - 1.0;
+                assert!(apart.abs() < 1.2e-7, "1 / {value:e}: {apart:e}");
+            }
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod room;
 mod stop;
 mod tensor;
 
-pub use call::{ABSOLUTE, ASK, COUNT_ON, EXPONENTS, FP8, LOGFMT, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, ASK, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
 pub use exchange::Part;
 pub use stop::Phase;
 
@@ -62,6 +62,10 @@ pub enum Stage {
     Clean = 5,
     /// Waiting for room, for a caller that is to write the send buffer itself.
     Room = 6,
+    /// Sending back what experts made, as LogFMT. A kernel of its own: it needs more registers.
+    CombineSendLog = 7,
+    /// Waiting for that, summing it.
+    CombineReceiveLog = 8,
 }
 
 impl Stage {
@@ -74,6 +78,8 @@ impl Stage {
             4 => Self::CombineReceive,
             5 => Self::Clean,
             6 => Self::Room,
+            7 => Self::CombineSendLog,
+            8 => Self::CombineReceiveLog,
             _ => return None,
         })
     }
@@ -87,13 +93,20 @@ impl Stage {
             Self::CombineReceive => "combine, receiving",
             Self::Clean => "cleaning",
             Self::Room => "waiting for room",
+            Self::CombineSendLog => "combine by LogFMT, sending",
+            Self::CombineReceiveLog => "combine by LogFMT, receiving",
         }
     }
 }
 
+/// Whether what experts made travels as LogFMT-10: both phases of a combine, on all ranks alike.
+const LOGFMT: bool = true;
+/// As BF16.
+const BF16: bool = false;
+
 /// Makes each body one whose faults tell where it was.
 macro_rules! phases {
-    ($($name:ident $stage:ident;)*) => {$(
+    ($($name:ident $stage:ident $body:expr;)*) => {$(
         #[doc = concat!("The phase of [`Stage::", stringify!($stage), "`]; its module says what it reads and writes.")]
         #[inline(always)]
         pub fn $name<'s, P: Platform, L: WarpLanes>(
@@ -102,17 +115,19 @@ macro_rules! phases {
             part: Part,
             call: &MoeCall,
         ) -> Phase<'s, P> {
-            Phase { device, stage: Stage::$stage, ended: $name::run(device, lanes, part, call) }
+            Phase { device, stage: Stage::$stage, ended: $body(device, lanes, part, call) }
         }
     )*};
 }
 phases! {
-    dispatch_send DispatchSend;
-    dispatch_receive DispatchReceive;
-    combine_send CombineSend;
-    combine_receive CombineReceive;
-    clean Clean;
-    room Room;
+    dispatch_send DispatchSend dispatch_send::run;
+    dispatch_receive DispatchReceive dispatch_receive::run;
+    combine_send CombineSend combine_send::run::<P, L, BF16>;
+    combine_receive CombineReceive combine_receive::run::<P, L, BF16>;
+    combine_send_log CombineSendLog combine_send::run::<P, L, LOGFMT>;
+    combine_receive_log CombineReceiveLog combine_receive::run::<P, L, LOGFMT>;
+    clean Clean clean::run;
+    room Room room::run;
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -126,6 +141,8 @@ impl Stage {
             Self::CombineReceive => "moe_combine_receive",
             Self::Clean => "moe_clean",
             Self::Room => "moe_room",
+            Self::CombineSendLog => "moe_combine_send_log",
+            Self::CombineReceiveLog => "moe_combine_receive_log",
         }
     }
 
@@ -144,6 +161,8 @@ impl Stage {
             Self::CombineReceive => combine_receive(device, lanes, part, call),
             Self::Clean => clean(device, lanes, part, call),
             Self::Room => room(device, lanes, part, call),
+            Self::CombineSendLog => combine_send_log(device, lanes, part, call),
+            Self::CombineReceiveLog => combine_receive_log(device, lanes, part, call),
         };
         phase.outcome()
     }
