@@ -3,7 +3,7 @@
 use crate::code::{Arg, Function, Instruction, Module, Operation, Parameter, Scope, Space, Special};
 use crate::counts::Counts;
 use crate::memory::{Buffer, Cache, Chance, Gpu};
-use crate::value::{binary, compare, funnel, larger_pair, low, permute, signed, to_fp8};
+use crate::value::{binary, compare, convert, funnel, larger_pair, low, negated, permute, to_fp8};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -549,14 +549,8 @@ impl Block {
                 (*to, low(get(*a).wrapping_mul(get(*b)).wrapping_add(get(*c)), kind.bits()))
             }
             Operation::Not { kind, to, from } => (*to, low(!get(*from), kind.bits())),
-            Operation::Negate { kind, to, from } => (*to, low(get(*from).wrapping_neg(), kind.bits())),
-            Operation::Convert { to, from, into, out_of } => {
-                let value = match out_of {
-                    crate::code::Type::Signed(bits) => signed(get(*from), *bits) as u64,
-                    other => low(get(*from), other.bits()),
-                };
-                (*to, low(value, into.bits()))
-            }
+            Operation::Negate { kind, to, from } => (*to, negated(get(*from), *kind)),
+            Operation::Convert { to, from, into, out_of } => (*to, convert(get(*from), *into, *out_of)),
             Operation::LeadingZeros { to, from, bits } => {
                 let value = low(get(*from), *bits);
                 (*to, u64::from(value.leading_zeros() - (64 - bits)))

@@ -80,6 +80,7 @@ pub enum Compare {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    LessOrUnordered,
 }
 
 /// Who sees an access in its order.
@@ -621,6 +622,14 @@ impl<'b> Decode<'b> {
                 }
                 _ => None,
             },
+            "cvt" if matches!(words[1..], ["rn", "f32", "u32" | "s32"] | ["rzi", "u32", "f32"]) => {
+                kind_of(words[2]).zip(kind_of(words[3])).map(|(into, out_of)| Operation::Convert {
+                    to,
+                    from: args[0],
+                    into,
+                    out_of,
+                })
+            }
             "selp" => Some(Operation::Select { to, kind, yes: args[0], no: args[1], by: args[2] }),
             "setp" => self.compared(words, kind, to, &args),
             "shf" if words[1..] == ["l", "wrap", "b32"] || words[1..] == ["r", "wrap", "b32"] => {
@@ -643,6 +652,7 @@ impl<'b> Decode<'b> {
             "le" => Compare::LessOrEqual,
             "gt" => Compare::Greater,
             "ge" => Compare::GreaterOrEqual,
+            "ltu" => Compare::LessOrUnordered,
             _ => return None,
         };
         let with = match words[2] {
