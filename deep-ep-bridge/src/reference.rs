@@ -207,6 +207,17 @@ impl Case {
         case
     }
 
+    /// The same with each channel that much smaller, a power of two.
+    pub fn smaller(&self, by: f32) -> Self {
+        let (mut case, table) = (self.clone(), fp8_values());
+        for (x, sent) in case.x.iter_mut().zip(&mut case.sent) {
+            x.iter_mut().for_each(|bits| *bits = nearest_bf16(f64::from(value(*bits) / by)));
+            let rows = x.chunks(self.shape.hidden as usize);
+            *sent = rows.map(|row| travel(&table, row, self.format)).collect();
+        }
+        case
+    }
+
     /// Tokens of a rank.
     pub fn tokens(&self, rank: u32) -> usize {
         self.sent[rank as usize].len()

@@ -99,8 +99,7 @@ impl Scenario {
             before(number);
             // Where what experts made lies is the same at each replay.
             let manner = match self.mode {
-                Mode::Launch if number % 2 == 1 => Manner::ZeroCopy,
-                Mode::Launch => Manner::LogFmt,
+                Mode::Launch => [Manner::ZeroCopy, Manner::LogFmt, Manner::Copied][number % 3],
                 Mode::Graph => Manner::Copied,
             };
             wrongs.extend(layer::run(buffer, case, manner)?);

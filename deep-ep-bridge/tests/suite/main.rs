@@ -14,3 +14,4 @@ mod normal_held;
 mod normal_warps;
 mod numbers;
 mod warps;
+mod wire;

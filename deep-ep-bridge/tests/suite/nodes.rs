@@ -23,6 +23,8 @@ fn by_nic(cluster: &Cluster) -> u64 {
     (0..RANKS).flat_map(of).sum()
 }
 
+const MANNERS: [Manner; 3] = [Manner::Copied, Manner::ZeroCopy, Manner::LogFmt];
+
 /// Layers on nodes of so many ranks, then a cleaning and two more: what is wrong, and bytes by NIC.
 fn layers(spec: &RunSpec, locals: u32, signals: Signals) -> (Vec<String>, u64) {
     let cluster = Cluster::start(spec);
@@ -37,7 +39,7 @@ fn layers(spec: &RunSpec, locals: u32, signals: Signals) -> (Vec<String>, u64) {
         start_on_nodes(&cluster, shape(), locals, rank, patience, move |buffer, kernel| {
             let mut wrongs = Vec::new();
             for (number, case) in cases.iter().enumerate() {
-                wrongs.extend(layer::run(buffer, case, Manner::zero_copy_if(number % 2 == 1))?);
+                wrongs.extend(layer::run(buffer, case, MANNERS[number % 3])?);
                 pause(kernel, 50_000);
             }
             buffer.clean()?;
