@@ -7,9 +7,9 @@ use super::stop::Stop;
 use super::tensor;
 use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, Put, WarpLanes};
 
-/// Reads `x` (unless `ZERO_COPY`, which LogFMT has not), `source`, `ranges`. Warps share out the pairs of local expert and rank: the warp
-/// of one brings the rows of the rank's tokens to the expert's slots there and raises the expert's flag behind them.
-/// The value is the number of messages.
+/// Reads `x` (unless `ZERO_COPY`, which LogFMT has not), `source`, `ranges`. Warps share out the pairs of local expert
+/// and rank: the warp of one brings the rows of the rank's tokens to the expert's slots there and raises the expert's
+/// flag behind them. The value is the number of messages.
 #[inline(always)]
 pub fn run<P: Platform, L: WarpLanes, const LOG: bool>(
     device: Device<'_, P>,

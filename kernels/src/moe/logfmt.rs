@@ -137,8 +137,8 @@ impl Codes {
     }
 }
 
-/// One divided by a number from 2^-100 to 2^100, within 2^-23 of it. A GPU's division is a call, and takes registers that
-/// a row's loop needs.
+/// One divided by a number from 2^-100 to 2^100, within 2^-23 of it. A GPU's division is a call, and takes registers
+/// that a row's loop needs.
 #[inline(always)]
 const fn reciprocal(value: f32) -> f32 {
     // Within an eighth: bits of a positive float are nearly its logarithm. Each step squares the error.

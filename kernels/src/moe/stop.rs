@@ -1,6 +1,6 @@
 //! Why a phase ends before it is through, and what the kernel then answers.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::{Answer, Outcome};
 use shunt_device::{Device, Fault, FaultKind, Lanes, Platform, Posted};
 
