@@ -122,6 +122,7 @@ impl FetchReply {
     }
 
     /// The last word of a reply: each of the others changes it in bits of its own.
+    #[inline]
     pub const fn check_of(number: u64, value: u64, status: u64) -> u64 {
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
             ^ value
@@ -130,6 +131,7 @@ impl FetchReply {
     }
 
     /// True if these words are one reply, to the request `number`.
+    #[inline]
     pub const fn answers(self, number: u64) -> bool {
         self.number == number && self.check == Self::check_of(self.number, self.value, self.status)
     }

@@ -5,139 +5,144 @@
 
 #include "device_teams.h"
 
+/* What functions of the device alone are: bitcode has them under their C names. */
+#ifndef SHUNT_NVSHMEM_GROUP_CALL
+#define SHUNT_NVSHMEM_GROUP_CALL static __device__ inline
+#endif
+
 /* Thread, of a name without an end; and the other two. */
 #define SHUNT_DEVICE_GROUPS(X, ...) X(Warp, _warp, __VA_ARGS__) X(Block, _block, __VA_ARGS__)
 
 #define SHUNT_GROUP_RMA(S, E, N, T)                                                                                  \
-    static __device__ inline void nvshmemx_##N##_put##E(T *to, const T *from, size_t count, int pe) {                \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_put##E(T *to, const T *from, size_t count, int pe) {                \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, count * sizeof(T), pe, true);                              \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_get##E(T *to, const T *from, size_t count, int pe) {                \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_get##E(T *to, const T *from, size_t count, int pe) {                \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, count * sizeof(T), pe, true);                              \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_put_nbi##E(T *to, const T *from, size_t count, int pe) {            \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_put_nbi##E(T *to, const T *from, size_t count, int pe) {            \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, count * sizeof(T), pe, false);                             \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_get_nbi##E(T *to, const T *from, size_t count, int pe) {            \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_get_nbi##E(T *to, const T *from, size_t count, int pe) {            \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, count * sizeof(T), pe, false);                             \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_iput##E(T *to, const T *from, ptrdiff_t dst, ptrdiff_t sst,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_iput##E(T *to, const T *from, ptrdiff_t dst, ptrdiff_t sst,         \
                                                          size_t count, int pe) {                                     \
         shunt_nvshmem::strided<shunt_nvshmem::S>(true, to, from, dst, sst, count, pe);                               \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_iget##E(T *to, const T *from, ptrdiff_t dst, ptrdiff_t sst,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_iget##E(T *to, const T *from, ptrdiff_t dst, ptrdiff_t sst,         \
                                                          size_t count, int pe) {                                     \
         shunt_nvshmem::strided<shunt_nvshmem::S>(false, to, from, dst, sst, count, pe);                              \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_put_signal##E(T *to, const T *from, size_t count, uint64_t *word,   \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_put_signal##E(T *to, const T *from, size_t count, uint64_t *word,   \
                                                                uint64_t value, int op, int pe) {                     \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, count * sizeof(T), word, value, op, pe, true);      \
     }                                                                                                                \
-    static __device__ inline void nvshmemx_##N##_put_signal_nbi##E(T *to, const T *from, size_t count,               \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_##N##_put_signal_nbi##E(T *to, const T *from, size_t count,               \
                                                                    uint64_t *word, uint64_t value, int op, int pe) { \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, count * sizeof(T), word, value, op, pe, false);     \
     }
 
 #define SHUNT_GROUP_SIZED(S, E, N)                                                                                  \
-    static __device__ inline void nvshmemx_put##N##E(void *to, const void *from, size_t count, int pe) {            \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_put##N##E(void *to, const void *from, size_t count, int pe) {            \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, count * (N / 8), pe, true);                               \
     }                                                                                                               \
-    static __device__ inline void nvshmemx_get##N##E(void *to, const void *from, size_t count, int pe) {            \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_get##N##E(void *to, const void *from, size_t count, int pe) {            \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, count * (N / 8), pe, true);                               \
     }                                                                                                               \
-    static __device__ inline void nvshmemx_put##N##_nbi##E(void *to, const void *from, size_t count, int pe) {      \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_put##N##_nbi##E(void *to, const void *from, size_t count, int pe) {      \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, count * (N / 8), pe, false);                              \
     }                                                                                                               \
-    static __device__ inline void nvshmemx_get##N##_nbi##E(void *to, const void *from, size_t count, int pe) {      \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_get##N##_nbi##E(void *to, const void *from, size_t count, int pe) {      \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, count * (N / 8), pe, false);                              \
     }                                                                                                               \
-    static __device__ inline void nvshmemx_put##N##_signal##E(void *to, const void *from, size_t count,             \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_put##N##_signal##E(void *to, const void *from, size_t count,             \
                                                               uint64_t *word, uint64_t value, int op, int pe) {     \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, count * (N / 8), word, value, op, pe, true);       \
     }                                                                                                               \
-    static __device__ inline void nvshmemx_put##N##_signal_nbi##E(void *to, const void *from, size_t count,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_put##N##_signal_nbi##E(void *to, const void *from, size_t count,         \
                                                                   uint64_t *word, uint64_t value, int op, int pe) { \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, count * (N / 8), word, value, op, pe, false);      \
     }
 
 #define SHUNT_GROUP_STRIDED(S, E, N, T)                                                                               \
-    static __device__ inline void nvshmemx_iput##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_iput##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
                                                       size_t count, int pe) {                                          \
         shunt_nvshmem::strided<shunt_nvshmem::S>(true, (T *)to, (const T *)from, dst, sst, count, pe);                 \
     }                                                                                                                  \
-    static __device__ inline void nvshmemx_iget##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_iget##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
                                                       size_t count, int pe) {                                          \
         shunt_nvshmem::strided<shunt_nvshmem::S>(false, (T *)to, (const T *)from, dst, sst, count, pe);                \
     }
 #define SHUNT_GROUPS_STRIDED(N, T) SHUNT_DEVICE_GROUPS(SHUNT_GROUP_STRIDED, N, T)
 
 #define SHUNT_GROUP_PLAIN(S, E, UNUSED)                                                                           \
-    static __device__ inline void nvshmemx_putmem##E(void *to, const void *from, size_t bytes, int pe) {          \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_putmem##E(void *to, const void *from, size_t bytes, int pe) {          \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, bytes, pe, true);                                       \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_getmem##E(void *to, const void *from, size_t bytes, int pe) {          \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_getmem##E(void *to, const void *from, size_t bytes, int pe) {          \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, bytes, pe, true);                                       \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_putmem_nbi##E(void *to, const void *from, size_t bytes, int pe) {      \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_putmem_nbi##E(void *to, const void *from, size_t bytes, int pe) {      \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, bytes, pe, false);                                      \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_getmem_nbi##E(void *to, const void *from, size_t bytes, int pe) {      \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_getmem_nbi##E(void *to, const void *from, size_t bytes, int pe) {      \
         shunt_nvshmem::get<shunt_nvshmem::S>(0, to, from, bytes, pe, false);                                      \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_putmem_signal##E(void *to, const void *from, size_t bytes,             \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_putmem_signal##E(void *to, const void *from, size_t bytes,             \
                                                             uint64_t *word, uint64_t value, int op, int pe) {     \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, bytes, word, value, op, pe, true);               \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_putmem_signal_nbi##E(void *to, const void *from, size_t bytes,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_putmem_signal_nbi##E(void *to, const void *from, size_t bytes,         \
                                                                 uint64_t *word, uint64_t value, int op, int pe) { \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, bytes, word, value, op, pe, false);              \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_flush##E() { shunt_nvshmem::quiet<shunt_nvshmem::S>(); }               \
-    static __device__ inline int nvshmemx_barrier##E(nvshmem_team_t team) {                                       \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_flush##E() { shunt_nvshmem::quiet<shunt_nvshmem::S>(); }               \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_barrier##E(nvshmem_team_t team) {                                       \
         return shunt_nvshmem::barrier<shunt_nvshmem::S>(team);                                                    \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_barrier_all##E() {                                                     \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_barrier_all##E() {                                                     \
         shunt_nvshmem::barrier<shunt_nvshmem::S>(NVSHMEM_TEAM_WORLD);                                             \
     }                                                                                                             \
-    static __device__ inline int nvshmemx_team_sync##E(nvshmem_team_t team) {                                     \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_team_sync##E(nvshmem_team_t team) {                                     \
         return shunt_nvshmem::meet<shunt_nvshmem::S>(team);                                                       \
     }                                                                                                             \
-    static __device__ inline void nvshmemx_sync_all##E() {                                                        \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_sync_all##E() {                                                        \
         shunt_nvshmem::meet<shunt_nvshmem::S>(NVSHMEM_TEAM_WORLD);                                                \
     }                                                                                                             \
-    static __device__ inline int nvshmemx_broadcastmem##E(nvshmem_team_t team, void *to, const void *from,        \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_broadcastmem##E(nvshmem_team_t team, void *to, const void *from,        \
                                                           size_t bytes, int root) {                               \
         return shunt_nvshmem::broadcast<shunt_nvshmem::S>(team, to, from, bytes, root);                           \
     }                                                                                                             \
-    static __device__ inline int nvshmemx_fcollectmem##E(nvshmem_team_t team, void *to, const void *from,         \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_fcollectmem##E(nvshmem_team_t team, void *to, const void *from,         \
                                                          size_t bytes) {                                          \
         return shunt_nvshmem::spread<shunt_nvshmem::S>(team, to, from, bytes, false);                             \
     }                                                                                                             \
-    static __device__ inline int nvshmemx_alltoallmem##E(nvshmem_team_t team, void *to, const void *from,         \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_alltoallmem##E(nvshmem_team_t team, void *to, const void *from,         \
                                                          size_t bytes) {                                          \
         return shunt_nvshmem::spread<shunt_nvshmem::S>(team, to, from, bytes, true);                              \
     }
 
 #define SHUNT_GROUP_COLLECTIVE(S, E, N, T)                                                              \
-    static __device__ inline int nvshmemx_##N##_broadcast##E(nvshmem_team_t team, T *to, const T *from, \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_##N##_broadcast##E(nvshmem_team_t team, T *to, const T *from, \
                                                              size_t count, int root) {                  \
         return shunt_nvshmem::broadcast<shunt_nvshmem::S>(team, to, from, count * sizeof(T), root);     \
     }                                                                                                   \
-    static __device__ inline int nvshmemx_##N##_fcollect##E(nvshmem_team_t team, T *to, const T *from,  \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_##N##_fcollect##E(nvshmem_team_t team, T *to, const T *from,  \
                                                             size_t count) {                             \
         return shunt_nvshmem::spread<shunt_nvshmem::S>(team, to, from, count * sizeof(T), false);       \
     }                                                                                                   \
-    static __device__ inline int nvshmemx_##N##_alltoall##E(nvshmem_team_t team, T *to, const T *from,  \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_##N##_alltoall##E(nvshmem_team_t team, T *to, const T *from,  \
                                                             size_t count) {                             \
         return shunt_nvshmem::spread<shunt_nvshmem::S>(team, to, from, count * sizeof(T), true);        \
     }
 
 #define SHUNT_GROUP_REDUCE(S, E, N, T, OP, O)                                                                      \
-    static __device__ inline int nvshmemx_##N##_##OP##_reduce##E(nvshmem_team_t team, T *to, const T *from,        \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_##N##_##OP##_reduce##E(nvshmem_team_t team, T *to, const T *from,        \
                                                                  size_t count) {                                   \
         return shunt_nvshmem::reduce<shunt_nvshmem::S, shunt_nvshmem::O>(team, to, from, count, false);            \
     }                                                                                                              \
-    static __device__ inline int nvshmemx_##N##_##OP##_reducescatter##E(nvshmem_team_t team, T *to, const T *from, \
+    SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_##N##_##OP##_reducescatter##E(nvshmem_team_t team, T *to, const T *from, \
                                                                         size_t count) {                            \
         return shunt_nvshmem::reduce<shunt_nvshmem::S, shunt_nvshmem::O>(team, to, from, count, true);             \
     }
@@ -156,7 +161,7 @@
     SHUNT_DEVICE_GROUPS(SHUNT_GROUP_REDUCE, N, T, xor, Xor)
 
 SHUNT_DEVICE_GROUPS(SHUNT_GROUP_PLAIN, )
-static __device__ inline int nvshmemx_barrier_warpgroup(nvshmem_team_t team) {
+SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_barrier_warpgroup(nvshmem_team_t team) {
     return shunt_nvshmem::barrier<shunt_nvshmem::Warpgroup>(team);
 }
 SHUNT_RMA_TYPES(SHUNT_GROUPS_RMA)
@@ -171,13 +176,13 @@ SHUNT_REDUCE_TYPES(SHUNT_GROUPS_REDUCE)
 SHUNT_BITWISE_REDUCE_TYPES(SHUNT_GROUPS_BITWISE_REDUCE)
 
 /* The greatest of the first halves, with the second half that it came with; of equal ones the first of the team's. */
-static __device__ inline int nvshmemx_double2_maxloc_reduce_block(nvshmem_team_t team, double2 *to, const double2 *from,
+SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_double2_maxloc_reduce_block(nvshmem_team_t team, double2 *to, const double2 *from,
                                                                   size_t count) {
     return shunt_nvshmem::reduce<shunt_nvshmem::Block, shunt_nvshmem::MaxLoc>(team, to, from, count, false);
 }
 
 /* Regions, as on the host: posts are made at once. */
-static __device__ inline int nvshmemx_region_start_block(nvshmemx_region_handle_t *handle,
+SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_region_start_block(nvshmemx_region_handle_t *handle,
                                                          const nvshmemx_region_attrs_t *attrs) {
     if (!handle || !attrs || attrs->hints & ~(uint32_t)NVSHMEMX_REGION_HINT_BATCH_RMA) {
         return NVSHMEMX_ERROR_INVALID_VALUE;
@@ -186,7 +191,7 @@ static __device__ inline int nvshmemx_region_start_block(nvshmemx_region_handle_
     __syncthreads();
     return NVSHMEMX_SUCCESS;
 }
-static __device__ inline int nvshmemx_region_stop_block(nvshmemx_region_handle_t handle) {
+SHUNT_NVSHMEM_GROUP_CALL int nvshmemx_region_stop_block(nvshmemx_region_handle_t handle) {
     __syncthreads();
     return handle == 1 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
 }

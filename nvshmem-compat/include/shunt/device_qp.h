@@ -4,29 +4,29 @@
 #define SHUNT_NVSHMEM_DEVICE_QP_H
 
 #define SHUNT_QP_RMA(S, E, N, T)                                                                                   \
-    static __device__ inline void nvshmemx_qp_##N##_put##E(T *to, const T *from, size_t count, int pe,             \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_put##E(T *to, const T *from, size_t count, int pe,             \
                                                            nvshmemx_qp_handle_t qp) {                              \
         shunt_nvshmem::put<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), pe, true);   \
     }                                                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_get##E(T *to, const T *from, size_t count, int pe,             \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_get##E(T *to, const T *from, size_t count, int pe,             \
                                                            nvshmemx_qp_handle_t qp) {                              \
         shunt_nvshmem::get<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), pe, true);   \
     }                                                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_put_nbi##E(T *to, const T *from, size_t count, int pe,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_put_nbi##E(T *to, const T *from, size_t count, int pe,         \
                                                                nvshmemx_qp_handle_t qp) {                          \
         shunt_nvshmem::put<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), pe, false);  \
     }                                                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_get_nbi##E(T *to, const T *from, size_t count, int pe,         \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_get_nbi##E(T *to, const T *from, size_t count, int pe,         \
                                                                nvshmemx_qp_handle_t qp) {                          \
         shunt_nvshmem::get<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), pe, false);  \
     }                                                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_put_signal##E(T *to, const T *from, size_t count,              \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_put_signal##E(T *to, const T *from, size_t count,              \
                                                                   uint64_t *word, uint64_t value, int op, int pe,  \
                                                                   nvshmemx_qp_handle_t qp) {                       \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), word, \
                                                     value, op, pe, true);                                          \
     }                                                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_put_signal_nbi##E(T *to, const T *from, size_t count,          \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_put_signal_nbi##E(T *to, const T *from, size_t count,          \
                                                                       uint64_t *word, uint64_t value, int op,      \
                                                                       int pe, nvshmemx_qp_handle_t qp) {           \
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(shunt_nvshmem::channel(qp), to, from, count * sizeof(T), word, \
@@ -34,10 +34,10 @@
     }
 
 #define SHUNT_QP_WORD(N, T)                                                                              \
-    static __device__ inline void nvshmemx_qp_##N##_p(T *to, T value, int pe, nvshmemx_qp_handle_t qp) { \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_##N##_p(T *to, T value, int pe, nvshmemx_qp_handle_t qp) { \
         shunt_nvshmem::p(shunt_nvshmem::channel(qp), to, value, pe);                                     \
     }                                                                                                    \
-    static __device__ inline T nvshmemx_qp_##N##_g(const T *from, int pe, nvshmemx_qp_handle_t qp) {     \
+    SHUNT_NVSHMEM_GROUP_CALL T nvshmemx_qp_##N##_g(const T *from, int pe, nvshmemx_qp_handle_t qp) {     \
         return shunt_nvshmem::g(shunt_nvshmem::channel(qp), from, pe);                                   \
     }                                                                                                    \
     SHUNT_QP_RMA(Thread, , N, T) SHUNT_QP_RMA(Warp, _warp, N, T) SHUNT_QP_RMA(Block, _block, N, T)
@@ -45,11 +45,11 @@
 SHUNT_RMA_TYPES(SHUNT_QP_WORD)
 
 #define SHUNT_QP_QUIET(S, E)                                                                               \
-    static __device__ inline void nvshmemx_qp_quiet##E(int pe, nvshmemx_qp_handle_t *handles, int count) { \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_quiet##E(int pe, nvshmemx_qp_handle_t *handles, int count) { \
         shunt_nvshmem::qp_quiet<shunt_nvshmem::S>(pe, handles, count);                                     \
     }                                                                                                      \
     /* One queue pair is in order by itself. */                                                            \
-    static __device__ inline void nvshmemx_qp_fence##E(int pe, nvshmemx_qp_handle_t *handles, int count) { \
+    SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_fence##E(int pe, nvshmemx_qp_handle_t *handles, int count) { \
         if (count > 1 || handles[0] == NVSHMEMX_QP_ALL) {                                                  \
             shunt_nvshmem::qp_quiet<shunt_nvshmem::S>(pe, handles, count);                                 \
         }                                                                                                  \
@@ -59,7 +59,7 @@ SHUNT_QP_QUIET(Thread, )
 SHUNT_QP_QUIET(Warp, _warp)
 SHUNT_QP_QUIET(Block, _block)
 
-static __device__ inline void nvshmemx_qp_signal_op(uint64_t *word, uint64_t value, int op, int pe,
+SHUNT_NVSHMEM_GROUP_CALL void nvshmemx_qp_signal_op(uint64_t *word, uint64_t value, int op, int pe,
                                                     nvshmemx_qp_handle_t qp) {
     shunt_nvshmem::signal(shunt_nvshmem::channel(qp), word, value, op, pe);
 }

@@ -2,8 +2,10 @@
 #ifndef SHUNT_NVSHMEM_DEVICE_THREAD_H
 #define SHUNT_NVSHMEM_DEVICE_THREAD_H
 
-/* As they are declared, and defined in the header. */
+/* As they are declared, and defined in the header; bitcode has them as symbols. */
+#ifndef SHUNT_DEFINE
 #define SHUNT_DEFINE extern "C" __host__ __device__ inline
+#endif
 
 #define SHUNT_THREAD_RMA(N, T)                                                                                        \
     SHUNT_DEFINE void nvshmem_##N##_p(T *to, T value, int pe) {                                                       \

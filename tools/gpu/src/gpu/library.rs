@@ -63,6 +63,12 @@ pub fn kernels_ptx(arch: &str) -> Result<PathBuf> {
     ptx_of(KERNELS, arch)
 }
 
+/// The device library's functions as bitcode, by this version of rustc: for sm_80, which is in all the others.
+pub fn device_library_bitcode(rust: &str) -> Result<PathBuf> {
+    let part = PARTS.iter().find(|known| known.name == LIBRARY).context("the library is a part")?;
+    toolchain::build_as(&toolchain::BITCODE, &Toolchain::find(Some(rust))?, part, &ARCHES[0])
+}
+
 fn ptx_of(part: &str, name: &str) -> Result<PathBuf> {
     let arch = ARCHES.iter().find(|arch| arch.name == name);
     let part = PARTS.iter().find(|known| known.name == part).context("a part of the list")?;

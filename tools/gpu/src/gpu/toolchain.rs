@@ -63,19 +63,45 @@ impl Toolchain {
     }
 }
 
+/// What a module is compiled to.
+pub struct Output {
+    /// rustc's name of it.
+    emit: &'static str,
+    /// Ends of the names of the file, and of that which says what it was made of.
+    ends: [&'static str; 2],
+    /// Cargo's own folder: of one compiler, or each would throw away what the other made.
+    work: &'static str,
+    cargo: &'static [&'static str],
+}
+
+/// What ptxas assembles.
+pub const PTX: Output = Output { emit: "asm", ends: ["ptx", "inputs"], work: "build", cargo: &[] };
+/// What LLVM links; by a compiler that may be older than the one that the workspace asks for.
+pub const BITCODE: Output = Output {
+    emit: "llvm-bc",
+    ends: ["bc", "bc.inputs"],
+    work: "build-bitcode",
+    cargo: &["--ignore-rust-version"],
+};
+
 /// Compiles one module for one architecture; returns the PTX file.
 pub fn build(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBuf> {
+    build_as(&PTX, toolchain, module, arch)
+}
+
+/// The same to something else.
+pub fn build_as(output: &Output, toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBuf> {
     let results = sh::target_dir().join("gpu");
-    let out = results.join(arch.name).join(module.name).with_extension("ptx");
+    let out = results.join(arch.name).join(module.name).with_extension(output.ends[0]);
     std::fs::create_dir_all(results.join(arch.name))?;
-    let (inputs, made_of) = (inputs(toolchain, module, arch)?, out.with_extension("inputs"));
+    let (inputs, made_of) = (inputs(toolchain, module, arch)?, out.with_extension(output.ends[1]));
     if out.is_file() && std::fs::read_to_string(&made_of).is_ok_and(|had| had == inputs) {
         return Ok(out);
     }
     // What fails half way is made again.
     let _ = std::fs::remove_file(&made_of);
     // Cargo's own folder: it cleans none that it did not make.
-    let work = results.join("build");
+    let work = results.join(output.work);
     if !out.is_file() && work.is_dir() {
         // Cargo does not know of the file, so it would find nothing to do.
         let mut clean = toolchain.command("cargo");
@@ -88,6 +114,7 @@ pub fn build(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBu
     command
         .args(["rustc", "-p", "shunt-kernels", "--lib", "--release", "-Zbuild-std=core", "--target", TARGET])
         .args(module.cargo)
+        .args(output.cargo)
         .arg("--target-dir")
         .arg(&work)
         .args(["--", "-C"])
@@ -96,9 +123,9 @@ pub fn build(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBu
         .arg(format!("target-feature=+{}", arch.feature))
         // Line tables make ptxas build for a debugger.
         .args(["-C", "debuginfo=0", "-C", "panic=abort"])
-        .arg(format!("--emit=asm={}", out.display()));
-    let output = sh::capture(&mut command)?;
-    for warning in own_warnings(&String::from_utf8_lossy(&output.stderr)) {
+        .arg(format!("--emit={}={}", output.emit, out.display()));
+    let said = sh::capture(&mut command)?;
+    for warning in own_warnings(&String::from_utf8_lossy(&said.stderr)) {
         println!("  {warning}");
     }
     std::fs::write(&made_of, inputs)?;

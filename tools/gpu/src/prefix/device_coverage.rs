@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Those of NVSHMEM.
-const LIST: &str = "nvshmem-compat/nvshmem-3.8.0-device.txt";
+pub const LIST: &str = "nvshmem-compat/nvshmem-3.8.0-device.txt";
 /// What begins the table.
 const BEGIN: &str = "<!-- generated: cargo xtask prefix --bless, device functions -->\n";
 /// Includes the headers.
 const SOURCE: &str = "#include <nvshmem.h>\n#include <nvshmemx.h>\n";
 
 /// Functions that are not there, and why; a `*` ends a name that stands for all that begin so.
-const ABSENT: &[(&str, &str)] = &[
+pub const ABSENT: &[(&str, &str)] = &[
     ("nvshmem_global_exit", "ends the job from a kernel: the host ends it, and a kernel ends itself"),
     ("nvshmem_half_atomic_*", "NICs have no atomics of 16 bits"),
     (

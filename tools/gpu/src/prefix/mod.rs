@@ -1,5 +1,6 @@
 //! `cargo xtask prefix`: a folder that programs take in NVSHMEM's place, and what of NVSHMEM's interface is in it.
 
+mod bitcode;
 mod bridge;
 mod bridge_table;
 mod cmake;
@@ -24,6 +25,7 @@ pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
 pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
        [--coverage] [--bless] [--wheel] [--link] [--programs] [--arch sm_NN]... [--deep-ep] [--cmake]
+       [--bitcode] [--triton VERSION]...
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
@@ -51,6 +53,9 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
   --programs  compile and link these with this folder alone, for all architectures or those that --arch names: what
               `cargo xtask gpu run` starts
   --cmake     build a project that finds the folder by CMake, where there is one
+  --bitcode   make DIR/lib/libnvshmem_device.bc as well: bitcode of the device functions, for Triton and other compilers
+              that link it; and link a kernel with it. A clang of 14 to 20 and rustup are needed
+  --triton V  the same, and have this version of Triton, fetched as a Python package, compile a kernel with it
   --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
               functions against deep-ep-bridge/sass.txt";
 
@@ -65,13 +70,11 @@ pub fn run(args: &[String]) -> Result<()> {
     let (mut host_alone, mut link, mut deep_ep, mut by_cmake, mut cuda_home) =
         (false, false, false, false, None);
     let (mut device_programs, mut arches) = (false, Vec::new());
+    let (mut with_bitcode, mut tritons) = (false, Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--out" => match args.next() {
-                Some(dir) => out = sh::root().join(dir),
-                None => return sh::usage("--out needs a folder"),
-            },
+            "--out" => out = folder("--out", args.next())?,
             "--host" => host_alone = true,
             "--link" => link = true,
             "--deep-ep" => deep_ep = true,
@@ -81,9 +84,11 @@ pub fn run(args: &[String]) -> Result<()> {
                 Some(arch) => arches.push(arch.as_str()),
                 None => return sh::usage(format!("--arch needs one of {}", ARCHES.join(" "))),
             },
-            "--cuda-home" => match args.next() {
-                Some(dir) => cuda_home = Some(sh::root().join(dir)),
-                None => return sh::usage("--cuda-home needs a folder"),
+            "--cuda-home" => cuda_home = Some(folder("--cuda-home", args.next())?),
+            "--bitcode" => with_bitcode = true,
+            "--triton" => match args.next() {
+                Some(version) => (with_bitcode, _) = (true, tritons.push(version.as_str())),
+                None => return sh::usage("--triton needs a version, such as 3.6.0"),
             },
             "--debug" => profile = Profile::Debug,
             "--coverage" => check = true,
@@ -100,13 +105,10 @@ pub fn run(args: &[String]) -> Result<()> {
     if held {
         coverage::check(&library, bless)?;
     }
-    if host_alone && !compare {
+    if host_alone && !compare && !with_bitcode {
         return Ok(());
     }
-    let toolkit = match cuda_home {
-        Some(home) => Toolkit::in_folder(&home)?,
-        None => Toolkit::fetch()?,
-    };
+    let toolkit = cuda_home.map_or_else(Toolkit::fetch, |home| Toolkit::in_folder(&home))?;
     if compare {
         against_wheel(&out, &library, &toolkit)?;
     }
@@ -123,10 +125,21 @@ pub fn run(args: &[String]) -> Result<()> {
     if by_cmake {
         cmake::project(&out, &toolkit)?;
     }
+    if with_bitcode {
+        bitcode::all(&out, &toolkit, &tritons)?;
+    }
     if deep_ep {
         bridge::all(&out, &toolkit, bless)?;
     }
     Ok(())
+}
+
+/// The folder that an option names.
+fn folder(option: &str, given: Option<&String>) -> Result<PathBuf> {
+    match given {
+        Some(dir) => Ok(sh::root().join(dir)),
+        None => sh::usage(format!("{option} needs a folder")),
+    }
 }
 
 /// The folder as a release has it.
@@ -181,6 +194,7 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let ours = covered(&toolkit, &out)?;
     timed("device functions", || device_coverage::check(ours, false))?;
     let bridged = timed("DeepEP's kernels", || bridge::all(&out, &toolkit, false))?;
+    let bitcode = timed("bitcode", || bitcode::stage(&out, &toolkit))?;
     let with_wheel = || -> Result<usize> {
         timed("wheel", wheel::compare)?;
         timed("headers and symbols of the wheel", || against_wheel(&out, &library, &toolkit))?;
@@ -198,7 +212,8 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let by_cmake = timed("CMake", || cmake::project(&out, &toolkit))?;
     let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
     let programs = timed("programs of the host", || host_programs(&out))?;
-    Ok(Count::of(3 + programs + linked + bridged + launched + by_cmake, 0))
+    let passed = 3 + programs + linked + bridged + launched + by_cmake + bitcode.passed;
+    Ok(Count { passed, ..bitcode })
 }
 
 /// The launcher that the workspace's release build made.
