@@ -97,9 +97,10 @@ impl Scenario {
         let mut wrongs = Vec::new();
         for (number, case) in cases.iter().enumerate() {
             before(number);
-            // Where what experts made lies is the same at each replay.
             let manner = match self.mode {
+                // The second one meets the port that fails.
                 Mode::Launch => [Manner::ZeroCopy, Manner::LogFmt, Manner::Copied][number % 3],
+                // Where what experts made lies is the same at each replay.
                 Mode::Graph => Manner::Copied,
             };
             wrongs.extend(layer::run(buffer, case, manner)?);

@@ -94,6 +94,24 @@ fn a_funnel_shift_takes_bits_of_both_words() {
 }
 
 #[test]
+fn floats_are_converted_negated_and_compared_as_floats() {
+    let made = |value: &str, lines: &str| {
+        let body = format!(
+            "\tmov.b32 %r2, {value};\n\t{lines};\n\tcvt.u64.u32 %rd2, %r4;\n\tst.global.b64 [%rd1], %rd2;"
+        );
+        ends(&body, 1).unwrap()[0]
+    };
+    let bits = |value: f32| u64::from(value.to_bits());
+    assert_eq!(made("0xfffffffd", "cvt.rn.f32.s32 %r4, %r2"), bits(-3.0));
+    assert_eq!(made("0xffffffff", "cvt.rn.f32.u32 %r4, %r2"), bits(4_294_967_296.0));
+    assert_eq!(made("0x40f80000", "cvt.rzi.u32.f32 %r4, %r2"), 7, "of 7.75");
+    assert_eq!(made("0xc0f80000", "cvt.rzi.u32.f32 %r4, %r2"), 0, "of -7.75: no number of these is below");
+    assert_eq!(made("0x40f80000", "neg.f32 %r4, %r2"), bits(-7.75));
+    let below = "mov.b32 %r3, 0x3f800000;\n\tsetp.ltu.f32 %p1, %r2, %r3;\n\tselp.b32 %r4, 1, 0, %p1";
+    assert_eq!(["0x3f000000", "0x3f800000", "0x7fc00000"].map(|value| made(value, below)), [1, 0, 1]);
+}
+
+#[test]
 fn an_address_outside_is_refused() {
     let failure = ends("\tst.global.b64 [%rd1+512], %rd1;", 1).unwrap_err();
     assert!(failure.what.contains("outside of all memory"), "{failure}");

@@ -98,7 +98,7 @@ pub fn convert(value: u64, into: Type, out_of: Type) -> u64 {
     match (into, out_of) {
         (Type::Float, Type::Signed(bits)) => (signed(value, bits) as f32).to_bits().into(),
         (Type::Float, other) => (low(value, other.bits()) as f32).to_bits().into(),
-        (into, Type::Float) => low(f32::from_bits(value as u32) as u64, into.bits()),
+        (into, Type::Float) => low((f32::from_bits(value as u32) as u32).into(), into.bits()),
         (into, Type::Signed(bits)) => low(signed(value, bits) as u64, into.bits()),
         (into, other) => low(low(value, other.bits()), into.bits()),
     }
@@ -106,7 +106,10 @@ pub fn convert(value: u64, into: Type, out_of: Type) -> u64 {
 
 /// `neg`.
 pub fn negated(value: u64, kind: Type) -> u64 {
-    if kind == Type::Float { low(value, 32) ^ 1 << 31 } else { low(value.wrapping_neg(), kind.bits()) }
+    match kind {
+        Type::Float => low(value, 32) ^ 1 << 31,
+        kind => low(value.wrapping_neg(), kind.bits()),
+    }
 }
 
 /// The upper word of a pair shifted to the left by less than 32, or the lower one of it shifted to the right.
