@@ -222,7 +222,7 @@ impl Cluster {
             while !agent.is_settled() {
                 if Instant::now() >= until {
                     let seconds = patience.as_secs();
-                    eprintln!(
+                    shunt_host::complain!(
                         "note: PE {pe}: backups: expected all to be ready and proved within {seconds} s, got some \
                          that are not; the run begins without them"
                     );

@@ -64,7 +64,7 @@ impl<'r> Faults<'r> {
                     match cluster.nics().inject(at_ns, RailAt { pe: injection.pe, rail }, *kind) {
                         Ok(there) => at_nics.push((there, number)),
                         // It has no hits, and the verdict says so.
-                        Err(error) => eprintln!("--inject {injection}: {error}"),
+                        Err(error) => shunt_host::complain!("--inject {injection}: {error}"),
                     }
                 }
                 _ => steps.push((at_ns, Step::Begin(number))),
@@ -155,7 +155,7 @@ impl<'r> Faults<'r> {
             if let Err(error) =
                 self.cluster.nics().inject(0, RailAt { pe, rail }, FaultKind::NicGone { for_ns: None })
             {
-                eprintln!("{pe}:peer-killed: {error}");
+                shunt_host::complain!("{pe}:peer-killed: {error}");
             }
         }
     }
@@ -175,7 +175,7 @@ impl<'r> Faults<'r> {
                 log_lines(child.stderr.take(), place);
                 self.running.push(Running { fault: number, child });
             }
-            Err(error) => eprintln!("exec {place}: sh cannot be started: {error}"),
+            Err(error) => shunt_host::complain!("exec {place}: sh cannot be started: {error}"),
         }
     }
 
@@ -191,8 +191,8 @@ impl<'r> Faults<'r> {
             match running.child.try_wait() {
                 Ok(None) => still.push(running),
                 Ok(Some(status)) if status.success() => self.hits[running.fault] += 1,
-                Ok(Some(status)) => eprintln!("exec {place}: ended with {status}: no hit"),
-                Err(error) => eprintln!("exec {place}: lost: {error}"),
+                Ok(Some(status)) => shunt_host::complain!("exec {place}: ended with {status}: no hit"),
+                Err(error) => shunt_host::complain!("exec {place}: lost: {error}"),
             }
         }
         self.running = still;
@@ -207,7 +207,10 @@ impl<'r> Faults<'r> {
             self.look_at_commands();
         }
         for mut running in std::mem::take(&mut self.running) {
-            eprintln!("exec {}: still running after the run; ended: no hit", self.place(running.fault));
+            shunt_host::complain!(
+                "exec {}: still running after the run; ended: no hit",
+                self.place(running.fault)
+            );
             // It may have ended by itself meanwhile.
             let _ = killpg(Pid::from_raw(running.child.id() as i32), Signal::SIGKILL);
             let _ = running.child.wait();
@@ -245,7 +248,7 @@ fn log_lines(pipe: Option<impl Read + Send + 'static>, place: String) {
     let Some(pipe) = pipe else { return };
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            eprintln!("exec {place}: {line}");
+            shunt_host::complain!("exec {place}: {line}");
         }
     });
 }

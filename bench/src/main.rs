@@ -16,13 +16,13 @@ fn main() -> ExitCode {
         // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
         Err(Usage::Clap(error)) => match error.print().and_then(|()| std::io::stdout().flush()) {
             Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
-                eprintln!("error: stdout: {lost}");
+                shunt_host::complain!("error: stdout: {lost}");
                 ExitCode::from(1)
             }
             _ => ExitCode::from(error.exit_code() as u8),
         },
         Err(error) => {
-            eprintln!("{error}");
+            shunt_host::complain!("{error}");
             ExitCode::from(2)
         }
     }

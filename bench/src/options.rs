@@ -239,7 +239,10 @@ pub struct Options {
 
 /// Reads one `--inject`.
 fn parse_fault(text: &str) -> Result<Injection, String> {
-    text.parse::<Injection>().map_err(|error| format!("{error}; --list-faults names every fault"))
+    text.parse::<Injection>().map_err(|error| match error.to_string() {
+        said if said.contains("--list-faults") => said,
+        said => format!("{said}; --list-faults names every fault"),
+    })
 }
 
 fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
@@ -304,7 +307,7 @@ impl Options {
             (None, Asked::Auto) => match Found::find(Asked::Auto, Rails::Exactly(self.rails), lookup) {
                 Ok(Found::Mlx5(_)) => Ok(NicKind::Mlx5),
                 Ok(Found::Soft(why)) => {
-                    eprintln!("{}", software(&why));
+                    shunt_host::complain!("{}", software(&why));
                     Ok(NicKind::Soft)
                 }
                 Err(error) => Err(bad(&error)),

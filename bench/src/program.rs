@@ -37,14 +37,14 @@ const NO_PATH: u8 = 3;
 /// never status 0.
 pub fn run(options: &Options) -> u8 {
     if let Err(error) = Logging::install_if_asked() {
-        eprintln!("error: {error}");
+        shunt_host::complain!("error: {error}");
         return USAGE;
     }
     let status = dispatch(options);
     flush_log();
     match stdout_error() {
         Some(error) => {
-            eprintln!("error: stdout: {error}");
+            shunt_host::complain!("error: stdout: {error}");
             status.max(BROKEN)
         }
         None => status,
@@ -69,14 +69,14 @@ fn dispatch(options: &Options) -> u8 {
     let outputs = match files {
         Ok(outputs) => outputs,
         Err(error) => {
-            eprintln!("{error}");
+            shunt_host::complain!("{error}");
             return USAGE;
         }
     };
     let (options, source) = match settle(options) {
         Ok(settled) => settled,
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             return error.exit_status();
         }
     };
@@ -84,7 +84,7 @@ fn dispatch(options: &Options) -> u8 {
     let gpu = match find_gpu(options) {
         Ok(gpu) => gpu,
         Err(error) => {
-            eprintln!("error: --device gpu: {error}");
+            shunt_host::complain!("error: --device gpu: {error}");
             return USAGE;
         }
     };
@@ -94,7 +94,7 @@ fn dispatch(options: &Options) -> u8 {
     match find_queues(options, source, gpu.as_ref()) {
         Ok((_, said)) => said.iter().for_each(|said| say!("{said}")),
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             return USAGE;
         }
     }
@@ -102,7 +102,7 @@ fn dispatch(options: &Options) -> u8 {
         None => lead(options, source, &Threads::new(options.pes()), outputs),
         Some(place) => match Processes::join(options, place) {
             Err(refused) => {
-                eprintln!("error: {refused}");
+                shunt_host::complain!("error: {refused}");
                 refused.exit_status()
             }
             Ok(job) if place.rank == 0 => lead(options, source, &job, outputs),
@@ -128,7 +128,7 @@ fn lead(options: &Options, source: &Source, job: &dyn Job, outputs: Outputs) -> 
             tell(job, conclude(outputs, &report, options.watch))
         }
         Err(error) => {
-            eprintln!("error: the PEs did not come up: {error}");
+            shunt_host::complain!("error: the PEs did not come up: {error}");
             tell(job, BROKEN)
         }
     }
@@ -148,7 +148,7 @@ fn follow(options: &Options, source: &Source, job: &dyn Job) -> u8 {
     let (rank, world) = (job.rank(), options.processes());
     say!("rank {rank} of {world}: PE {rank}, {} rails; rank 0 prints", options.rails);
     let failed = |text: String| {
-        eprintln!("error: rank {rank}: {text}");
+        shunt_host::complain!("error: rank {rank}: {text}");
         BROKEN
     };
     if options.iterations > 0
@@ -170,18 +170,18 @@ fn follow(options: &Options, source: &Source, job: &dyn Job) -> u8 {
     let ended = raw.ended.clone();
     if let Some(status) = job.conclude(0, patience) {
         if let (3, Some(Ended::Failed(why, text))) = (status, &ended) {
-            eprintln!("error: rank {rank}: {why}: {text}");
+            shunt_host::complain!("error: rank {rank}: {why}: {text}");
         }
         return status;
     }
     let gone = job.gone(0).unwrap_or_else(|| "rank 0 gave no verdict in time".to_owned());
     match Verdict::weigh_alone(&raw) {
-        Verdict::Failed(why, text) => eprintln!("error: rank {rank}: {why}: {text}"),
+        Verdict::Failed(why, text) => shunt_host::complain!("error: rank {rank}: {why}: {text}"),
         Verdict::Broken(what) => {
             return failed(format!("{}; {gone}", what.join("; ")));
         }
         _ if job.gone(0).is_none() => return failed(gone),
-        _ => eprintln!("error: rank {rank}: {gone}: no rank judges the run"),
+        _ => shunt_host::complain!("error: rank {rank}: {gone}: no rank judges the run"),
     }
     NO_PATH
 }
@@ -220,15 +220,15 @@ fn print_table(options: &Options, source: &Source, job: &dyn Job, rows: &mut Vec
     match done {
         Ok(()) if intact => 0,
         Ok(()) => {
-            eprintln!("error: a row of the table left wrong bytes at its target");
+            shunt_host::complain!("error: a row of the table left wrong bytes at its target");
             BROKEN
         }
         Err(TableError::Ended(ended @ Ended::Failed(..))) => {
-            eprintln!("error: {ended}");
+            shunt_host::complain!("error: {ended}");
             NO_PATH
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             BROKEN
         }
     }
@@ -288,7 +288,7 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
     }
     say!("{}", summary(report));
     if let Verdict::Failed(why, text) = &report.judged {
-        eprintln!("error: {why}: {text}");
+        shunt_host::complain!("error: {why}: {text}");
     }
     let mut status = report.judged.exit_status();
     let text = |option| match option {
@@ -298,7 +298,7 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
         _ => shunt_view::html(&page::run(report)),
     };
     for error in outputs.write(text) {
-        eprintln!("error: {error}");
+        shunt_host::complain!("error: {error}");
         status = status.max(BROKEN);
     }
     status

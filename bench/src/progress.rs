@@ -97,7 +97,7 @@ impl Progress {
             counters(book);
         }
         if book.records_lost() > 0 && !self.quiet {
-            eprintln!(
+            shunt_host::complain!(
                 "{} switch records were overwritten before they were read; the counts are whole",
                 book.records_lost()
             );

@@ -12,7 +12,7 @@ pub fn say_weaker(rails: &[Arc<Rail>]) {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     for remark in rail::remarks(rails) {
         if !said.contains(&remark) {
-            eprintln!("note: {remark}");
+            shunt_host::complain!("note: {remark}");
             said.insert(remark);
         }
     }
@@ -37,7 +37,10 @@ impl Sink for Doubts {
     fn tell(&mut self, told: &Told) {
         if let Event::CountRefused { rail, why } = &told.event {
             let nic = self.names.get(*rail as usize).map_or("", String::as_str);
-            eprintln!("PE {}, rail {rail} ({nic}): its count is not believed, the ledger is: {why}", self.pe);
+            shunt_host::complain!(
+                "PE {}, rail {rail} ({nic}): its count is not believed, the ledger is: {why}",
+                self.pe
+            );
         }
     }
 }

@@ -105,9 +105,9 @@ impl<'r> Arbiter<'r> {
         let resolved = channel.resolve(fault.at, resolution);
         if let Some(said) = said {
             match count {
-                ..=TOLD => eprintln!("{named}: taken as {said}"),
+                ..=TOLD => shunt_host::complain!("{named}: taken as {said}"),
                 _ if count == TOLD + 1 => {
-                    eprintln!("{named}: taken as {said}; further ones are only counted")
+                    shunt_host::complain!("{named}: taken as {said}; further ones are only counted")
                 }
                 _ => {}
             }

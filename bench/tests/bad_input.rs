@@ -20,8 +20,8 @@ macro_rules! rank_0 {
 
 const FLAGS: &[Case] = &[
     ("-b 4", &[], "-b 4", "at least 8"),
-    ("-b 64 -e 32", &[], "-e 32", "from -b 64 to 1G"),
-    ("-e 2G", &[], "-e 2147483648", "to 1G"),
+    ("-b 64 -e 32", &[], "got 32", "-e: expected a size from that of -b, 64, to 1G"),
+    ("-e 2G", &[], "-e: expected a size", "to 1G, got 2G"),
     ("-f 1", &[], "'1'", "2..=1024"),
     ("-n many", &[], "'many'", "--iterations <N>"),
     ("-c 0", &[], "'0'", "1..=32"),
@@ -49,7 +49,7 @@ const FLAGS: &[Case] = &[
     ("--mode amo --size 64", &[], "--size 64 with --mode amo", "leave --size out"),
     ("--fence loose", &[], "'loose'", "strict, time"),
     ("--ft off --fence time", &[], "--ft off leaves no path", "leave --fence out"),
-    ("--size 12", &[], "--size 12", "a multiple of 8"),
+    ("--size 12", &[], "--size: expected a multiple of 8", "got 12"),
     ("--size 1G --window 512", &[], "needs a heap of", "at most 4G"),
     ("--window 1", &[], "'1'", "2..=512"),
     ("--mode read", &[], "'read'", "write, p, signal, amo"),

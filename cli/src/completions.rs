@@ -31,7 +31,7 @@ pub fn man<C: CommandFactory>(arguments: &Man) -> u8 {
         Ok(()) => 0,
         Err(error) => {
             let folder = arguments.folder.display();
-            eprintln!(
+            shunt_host::complain!(
                 "error: {folder}: {error}; name a folder that exists or can be made, and may be written"
             );
             1

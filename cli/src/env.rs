@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     };
     let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
     for error in errors {
-        eprintln!("error: {error}");
+        shunt_host::complain!("error: {error}");
     }
     status
 }

@@ -47,7 +47,7 @@ pub fn run(command: &Command) -> u8 {
     match result {
         Ok(answer) => print::stdout(&format!("{}: {answer}\n", arguments.paths), 0),
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             1
         }
     }

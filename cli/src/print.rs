@@ -9,7 +9,7 @@ pub const USAGE: u8 = 2;
 
 /// Says what is wrong and gives the status of bad usage.
 pub fn usage(error: &dyn Display) -> u8 {
-    eprintln!("error: {error}");
+    shunt_host::complain!("error: {error}");
     USAGE
 }
 
@@ -23,7 +23,7 @@ pub fn stdout(text: &str, status: u8) -> u8 {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("error: stdout: {error}");
+            shunt_host::complain!("error: stdout: {error}");
             1
         }
         _ => status,

@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     let folder = arguments.dir.clone().unwrap_or_else(|| folder_of(nix::unistd::geteuid().as_raw()));
     // A mistyped folder must not look like health. The usual one is not there before the first job.
     if arguments.dir.is_some() && !folder.is_dir() {
-        eprintln!(
+        shunt_host::complain!(
             "error: --dir {}: no such folder; expected the one that a job writes its status pages to",
             folder.display()
         );
@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         };
         let status = print::stdout(&out, !met.iter().all(Met::is_well) as u8);
         for error in met.iter().filter_map(|met| met.page.as_ref().err()) {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
         }
         if !arguments.watch {
             return status;

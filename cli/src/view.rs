@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     match draw(arguments) {
         Ok(text) => print::stdout(&text, 0),
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             1
         }
     }

@@ -182,3 +182,13 @@ fn variables_of_the_preloaded_library_are_known() {
         assert!(said.contains(met), "{name}: {said}");
     }
 }
+
+/// A reader that had seen enough, as in `shunt env 2>&1 | head`, made this a panic with status 101.
+#[test]
+fn a_closed_stderr_leaves_the_status_as_it_is() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut shunt = std::process::Command::new(env!("CARGO_BIN_EXE_shunt"));
+    shunt.arg("env").env("SHUNT_SUSPECT", "abc").stdout(std::process::Stdio::null()).stderr(writer);
+    assert_eq!(shunt.status().unwrap().code(), Some(2));
+}

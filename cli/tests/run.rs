@@ -189,8 +189,11 @@ fn bad_usage_is_status_2() {
         (&["run", "-n", "2", "--grace", "5", "true"], "with ns, us, ms or s"),
         (&["run", "-n", "2", "-x", "NAME", "true"], "expected NAME=VALUE"),
         (&["run", "-n", "2", "-x", "SHUNT_RANK=1", "true"], "set by the launcher"),
-        (&["run", "-n", "2", "--", "no-such-program"], "no program \"no-such-program\" in "),
-        (&["run", "-n", "2", "./no-such-program"], "in ./no-such-program"),
+        (
+            &["run", "-n", "2", "--", "no-such-program"],
+            "\"no-such-program\": expected a program, got none in ",
+        ),
+        (&["run", "-n", "2", "./no-such-program"], "got no such file"),
         (&["walk"], "unrecognized subcommand"),
     ];
     for (arguments, want) in cases {

@@ -128,7 +128,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
     assert!(text(&output.stderr).contains("got \"many\""), "{}", text(&output.stderr));
     let output = run(&[], &[], &["no-such-program"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no program \"no-such-program\""));
+    assert!(text(&output.stderr).contains("\"no-such-program\": expected a program"));
     // Also without the two dashes: what looks like an option is one of ours until the program is named.
     let output = shunt(&["soft-rdma", "run", "--nic", "2", "true"], &[]);
     assert_eq!(output.status.code(), Some(2));

@@ -48,6 +48,7 @@ pub mod upload;
 pub use shunt_bootstrap::job;
 pub use shunt_mlx5::{clock, rail};
 pub use shunt_recovery::{nanos, slots};
+pub use shunt_settings::complain;
 pub use shunt_telemetry as events;
 pub use shunt_topology::{discover, topology};
 

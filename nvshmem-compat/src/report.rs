@@ -123,7 +123,7 @@ pub fn tell(call: &str, pe: Option<u32>, failure: &Failure) -> i32 {
         Some((handler, user)) => handler(&report, std::ptr::with_exposed_provenance_mut(user)),
         None => {
             let who = pe.map_or_else(String::new, |pe| format!(" PE {pe}:"));
-            eprintln!("shunt:{who} {call}: {failure}");
+            shunt_host::complain!("shunt:{who} {call}: {failure}");
         }
     }
     report.status

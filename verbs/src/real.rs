@@ -22,7 +22,7 @@ fn find(symbol: &CStr) -> *mut c_void {
     let found =
         library().and_then(|library| unsafe { library.get::<*mut c_void>(symbol.to_bytes_with_nul()) }.ok());
     let Some(found) = found else {
-        eprintln!(
+        shunt_settings::complain!(
             "shunt: verbs: {NAME}: expected {symbol:?} in it, got none; run `shunt verbs install` again"
         );
         std::process::abort();

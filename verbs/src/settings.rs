@@ -143,7 +143,7 @@ pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let found = Settings::read(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         found.unwrap_or_else(|error| {
-            eprintln!("shunt: verbs: {error}; the program runs without protection");
+            shunt_settings::complain!("shunt: verbs: {error}; the program runs without protection");
             let off = |name: &str| (name == "SHUNT_VERBS").then(|| "off".to_owned());
             Settings::read(&off).expect("off is a mode")
         })

@@ -86,7 +86,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-json", &[]),
     ("shunt-oracle", &["shunt-device"]),
     ("shunt-figures", &["shunt-layout", "shunt-soft-fault"]),
-    ("shunt-pages", &[]),
+    ("shunt-pages", &["shunt-settings"]),
     ("shunt-wire", &["shunt-layout"]),
     ("shunt-mlx5", &["shunt-layout", "shunt-device", "shunt-mlx5-sys", "shunt-wire"]),
     ("shunt-cuda", &["shunt-layout", "shunt-mlx5"]),

@@ -36,6 +36,9 @@ const ASM_MATH: &str = "kernels/src/nvptx_math.rs";
 /// The one file of device code that may use `core::sync::atomic`: elsewhere it means something else on a GPU.
 const ATOMIC_HOME: &str = "device/src/platform/host.rs";
 
+/// Code that runs in people's programs: there a reader of stderr that is gone ends nothing.
+const IN_PROGRAMS: &[&str] = &["bench/", "cli/", "host/", "nvshmem-compat/", "verbs/"];
+
 /// What must not be left in code.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"]; // the rule's own words
 
@@ -52,6 +55,7 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     source.lengths(&mut out);
     source.functions(&mut out);
     source.unfinished(&mut out);
+    source.stderr(&mut out);
     source.assembly(&mut out);
     source.atomics(&mut out);
     source.unsafe_blocks(&mut out);
@@ -114,6 +118,22 @@ impl<'t> Source<'t> {
             for word in UNFINISHED.iter().filter(|word| holds_word(code, word)) {
                 self.find(out, i + 1, format!("`{word}` left in the code"));
             }
+        }
+    }
+
+    /// Up to the file's tests. `shunt-verbs-count` is one.
+    fn stderr(&self, out: &mut Vec<Finding>) {
+        let apart = ["/tests/", "/examples/", "/benches/", "/bin/", "/gpu-check/", "/build.rs"];
+        let is_shipped = IN_PROGRAMS.iter().any(|start| self.path.starts_with(start));
+        if !is_shipped
+            || self.path.ends_with("_tests.rs")
+            || apart.iter().any(|part| self.path.contains(part))
+        {
+            return;
+        }
+        let shipped = self.code.iter().take_while(|code| !code.contains("#[cfg(test)]"));
+        for (i, _) in shipped.enumerate().filter(|(_, code)| holds_word(code, "eprintln!")) {
+            self.find(out, i + 1, "`eprintln!` panics on a closed stderr: use `complain!`".to_owned());
         }
     }
 

@@ -129,3 +129,14 @@ fn lines_that_are_no_tests() {
         assert_eq!(lines_without_tests(text), lines, "{text:?}");
     }
 }
+
+/// `shunt env | head` ended with status 101 where a variable was wrong.
+#[test]
+fn programs_do_not_panic_on_a_closed_stderr() {
+    let line = "fn a() {\n    eprintln!(\"x\");\n}\n";
+    assert_fires("cli/src/a.rs", line, "complain!");
+    assert_silent("cli/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{line}}}\n"));
+    for path in ["tools/task/src/a.rs", "host/examples/a.rs", "cli/tests/a.rs"] {
+        assert_silent(path, line);
+    }
+}

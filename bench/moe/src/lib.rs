@@ -40,12 +40,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
                 say!("{}", text.trim_end());
                 return if stdout_error().is_some() { BROKEN } else { 0 };
             }
-            eprintln!("{}", text.trim_end());
+            shunt_host::complain!("{}", text.trim_end());
             return status;
         }
     };
     if let Err(error) = Logging::install_if_asked() {
-        eprintln!("error: {error}");
+        shunt_host::complain!("error: {error}");
         return USAGE;
     }
     if !options.is_first() {
@@ -54,7 +54,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         return match outcome {
             Ok(report) => report.exit_status(),
             Err(error) => {
-                eprintln!("error: {error}");
+                shunt_host::complain!("error: {error}");
                 error.exit_status()
             }
         };
@@ -63,7 +63,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         match Outputs::open(&[("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())]) {
             Ok(outputs) => outputs,
             Err(error) => {
-                eprintln!("{error}");
+                shunt_host::complain!("{error}");
                 return USAGE;
             }
         };
@@ -73,7 +73,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let report = match outcome {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             return error.exit_status();
         }
     };
@@ -96,11 +96,11 @@ fn written(outputs: Outputs, report: &MoeReport) -> u8 {
         plot::draw(&Picture { caption, bins: &report.timeline, faults: &report.faults })
     };
     for error in outputs.write(|option| if option == "--json" { json() } else { picture() }) {
-        eprintln!("error: {error}");
+        shunt_host::complain!("error: {error}");
         status = status.max(BROKEN);
     }
     if let Some(error) = stdout_error() {
-        eprintln!("error: stdout: {error}");
+        shunt_host::complain!("error: stdout: {error}");
         status = status.max(BROKEN);
     }
     status

@@ -198,7 +198,7 @@ fn strike(
         for (at, kind) in troubles.due(now_ns).into_iter().filter(|(at, _)| job.own().contains(&at.pe)) {
             match job.inject(at, kind) {
                 Ok(number) => struck.push((now_ns, number, at, Fault::Nic(kind).to_string())),
-                Err(error) => eprintln!("{at}: {error}"),
+                Err(error) => shunt_host::complain!("{at}: {error}"),
             }
             bar.set_message(format!("{} faults", struck.len()));
         }

@@ -31,7 +31,7 @@ impl Mlx5 {
     pub fn find(options: &Options) -> Result<Self, NoNics> {
         let machine = MachinePorts::find(Rails::Exactly(options.rails), &of_process)?;
         for note in machine.ports().notes() {
-            eprintln!("note: {note}");
+            shunt_host::complain!("note: {note}");
         }
         let here = if options.job.is_some() { 1 } else { options.pes() as usize };
         let devices = machine.devices(here);
@@ -118,7 +118,7 @@ impl Mlx5Nics {
 
 /// What the control socket answered, or nothing and a line that says why.
 fn told<T>(answer: Result<T, String>) -> Option<T> {
-    answer.map_err(|error| eprintln!("soft NICs: {error}")).ok()
+    answer.map_err(|error| shunt_host::complain!("soft NICs: {error}")).ok()
 }
 
 impl Nics for Mlx5Nics {

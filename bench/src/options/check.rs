@@ -59,7 +59,11 @@ impl Options {
             ));
         }
         if self.max_size < min_size || self.max_size > SIZE_MAX {
-            return bad(format!("-e {}: from -b {min_size} to 1G", self.max_size));
+            return bad(format!(
+                "-e: expected a size from that of -b, {}, to 1G, got {}",
+                show_size(min_size),
+                show_size(self.max_size)
+            ));
         }
         Ok(())
     }
@@ -73,6 +77,7 @@ impl Options {
                 Mode::Amo => "amo, whose words are 8 bytes",
                 _ => "signal, without puts",
             };
+            let size = show_size(size);
             return bad(format!("--size {size} with --mode {what}: leave --size out, or --mode"));
         }
         if self.mode == Mode::Signal && self.verify == OnOff::Off {
@@ -83,7 +88,7 @@ impl Options {
         }
         let size = self.put_size();
         if size < 8 || !size.is_multiple_of(8) || size > SIZE_MAX {
-            return bad(format!("--size {size}: a multiple of 8 from 8 to 1G"));
+            return bad(format!("--size: expected a multiple of 8 from 8 to 1G, got {}", show_size(size)));
         }
         let heap = 2 * self.ctas as u64 * self.window as u64 * size + self.table_bytes();
         if heap > HEAP_MAX {

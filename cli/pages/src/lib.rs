@@ -35,13 +35,13 @@ pub fn answered<C: CommandFactory>(arguments: impl IntoIterator<Item = impl AsRe
     Some(match asked::<C>(arguments)? {
         Ok(text) => match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
             Err(lost) if lost.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("error: stdout: {lost}");
+                shunt_settings::complain!("error: stdout: {lost}");
                 1
             }
             _ => 0,
         },
         Err(text) => {
-            eprintln!("{text}");
+            shunt_settings::complain!("{text}");
             2
         }
     })

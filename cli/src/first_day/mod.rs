@@ -140,7 +140,7 @@ pub fn run(arguments: &Arguments, found: &Found<'_>) -> u8 {
 }
 
 fn progress(what: &str) {
-    eprintln!("first day: {what}");
+    shunt_host::complain!("first day: {what}");
 }
 
 /// Capabilities of each NIC; gives which of them can be used.

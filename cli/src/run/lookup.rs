@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NotFound {
     /// Nothing of this name is there.
-    #[error("no program {name:?} in {}", looked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+    #[error("{name:?}: expected a program, got {}", nothing(name, looked))]
     Nowhere {
         /// As it was given.
         name: OsString,
@@ -23,6 +23,14 @@ pub enum NotFound {
     /// A path to a file that nobody may execute.
     #[error("{0:?} is not executable; name a program, or a script after `chmod +x`")]
     NotExecutable(PathBuf),
+}
+
+/// What was found instead of a program.
+fn nothing(name: &OsStr, looked: &[PathBuf]) -> String {
+    if looked.iter().any(|path| path == Path::new(name)) {
+        return "no such file".into();
+    }
+    format!("none in {}", looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -66,14 +74,17 @@ mod tests {
         let folders = || ["/nonexistent", "", "/bin", "/usr/bin"].into_iter().map(PathBuf::from);
         assert_eq!(find_in(OsStr::new("sh"), folders()), Ok("/bin/sh".into()));
         let error = find_in(OsStr::new("no-such-program"), folders()).unwrap_err();
-        assert_eq!(error.to_string(), "no program \"no-such-program\" in /nonexistent, /bin, /usr/bin");
+        assert_eq!(
+            error.to_string(),
+            "\"no-such-program\": expected a program, got none in /nonexistent, /bin, /usr/bin"
+        );
     }
 
     #[test]
     fn a_path_is_taken_as_it_is() {
         assert_eq!(find_in(OsStr::new("/bin/sh"), std::iter::empty()), Ok("/bin/sh".into()));
         let error = find_in(OsStr::new("./sh"), std::iter::once("/bin".into())).unwrap_err();
-        assert_eq!(error.to_string(), "no program \"./sh\" in ./sh");
+        assert_eq!(error.to_string(), "\"./sh\": expected a program, got no such file");
         let met = |path: &str| find_in(OsStr::new(path), std::iter::empty()).unwrap_err();
         assert_eq!(met("/etc/passwd"), NotFound::NotExecutable("/etc/passwd".into()));
         assert_eq!(met("/etc/"), NotFound::Directory("/etc/".into()));

@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     let program = match lookup::find(&arguments.command[0]) {
         Ok(program) => program,
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             return 2;
         }
     };
@@ -116,7 +116,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             status
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            shunt_host::complain!("error: {error}");
             1
         }
     }
@@ -202,7 +202,7 @@ impl Job {
         if let Some(fabric) = &self.fabric
             && let Err(error) = shunt_soft_nic::uplink::remove_fabric(fabric)
         {
-            eprintln!("shunt run: fabric {fabric}: {error}");
+            shunt_host::complain!("shunt run: fabric {fabric}: {error}");
         }
     }
 
@@ -233,7 +233,7 @@ impl Job {
         }
         self.drain();
         let endings: Vec<Ending> = self.children.iter().filter_map(|child| child.ended).collect();
-        eprintln!("shunt run: {}", summary(&endings));
+        shunt_host::complain!("shunt run: {}", summary(&endings));
         outcome::status(&self.order)
     }
 
@@ -245,10 +245,13 @@ impl Job {
             return;
         }
         if arguments.kill_others || ending == Ending::Exited(BAD_USAGE) {
-            eprintln!("shunt run: rank {rank} {ending}; ending the others");
+            shunt_host::complain!("shunt run: rank {rank} {ending}; ending the others");
             self.ask(Signal::SIGTERM);
         } else {
-            eprintln!("shunt run: rank {rank} {ending}; the others have {:?} to end", arguments.grace);
+            shunt_host::complain!(
+                "shunt run: rank {rank} {ending}; the others have {:?} to end",
+                arguments.grace
+            );
             self.ending = Some(End::Grace(Instant::now() + arguments.grace));
         }
     }
@@ -260,7 +263,7 @@ impl Job {
 
     fn forward(&mut self, signal: i32) {
         let signal = Signal::try_from(signal).unwrap_or(Signal::SIGTERM);
-        eprintln!("shunt run: {signal} is passed on to {} rank(s)", self.alive());
+        shunt_host::complain!("shunt run: {signal} is passed on to {} rank(s)", self.alive());
         // A user who asks twice is in earnest.
         match self.ending {
             Some(End::Mercy(_) | End::Forced) => self.force(),
@@ -276,11 +279,18 @@ impl Job {
     fn overdue(&mut self, arguments: &Arguments) {
         match self.ending {
             Some(End::Grace(_)) => {
-                eprintln!("shunt run: ending {} rank(s) after {:?} of grace", self.alive(), arguments.grace);
+                shunt_host::complain!(
+                    "shunt run: ending {} rank(s) after {:?} of grace",
+                    self.alive(),
+                    arguments.grace
+                );
                 self.ask(Signal::SIGTERM);
             }
             Some(End::Mercy(_)) => {
-                eprintln!("shunt run: killing {} rank(s) that did not end in {MERCY:?}", self.alive());
+                shunt_host::complain!(
+                    "shunt run: killing {} rank(s) that did not end in {MERCY:?}",
+                    self.alive()
+                );
                 self.force();
             }
             _ => {}

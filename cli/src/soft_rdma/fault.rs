@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> u8 {
                 let _ = writeln!(out, "fault {id} of process {pid}: {fault} at mlx5_{nic}, {when}");
             }
             Err(error) => {
-                eprintln!("error: process {pid}: {error}");
+                shunt_host::complain!("error: process {pid}: {error}");
                 status = 1;
             }
         }

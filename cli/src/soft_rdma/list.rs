@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             match client.nics().and_then(|view| Ok((view, client.faults()?))) {
                 Ok((process, faults)) => found.push(Found { fabric: fabric.clone(), process, faults }),
                 Err(error) => {
-                    eprintln!("error: process {} of fabric {fabric}: {error}", process.pid);
+                    shunt_host::complain!("error: process {} of fabric {fabric}: {error}", process.pid);
                     status = 1;
                 }
             }

@@ -21,7 +21,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     let found = match all() {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("error: the reports of programs: {error}");
+            shunt_host::complain!("error: the reports of programs: {error}");
             return 1;
         }
     };
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     if arguments.forget
         && let Err(error) = forget_ended()
     {
-        eprintln!("error: the reports of programs: {error}");
+        shunt_host::complain!("error: the reports of programs: {error}");
     }
     print::stdout(&out, lost as u8)
 }

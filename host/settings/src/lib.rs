@@ -14,6 +14,17 @@ pub use variables::{BOOLEAN, MACHINE_READABLE, TEN_MINUTES_NS, VARIABLES, Variab
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
+/// Writes a line to standard error. A reader that is gone ends nothing, where `eprintln!` panics: a program goes on to
+/// its exit status, and so does the process that a library is loaded into.
+#[macro_export]
+macro_rules! complain {
+    ($($text:tt)*) => {{
+        let line = format!($($text)*) + "\n";
+        // Nothing is left to tell of it.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }};
+}
+
 /// Name of the soft fabric where `SHUNT_FABRIC` is not set.
 pub const FABRIC: &str = "default";
 

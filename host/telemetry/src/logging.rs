@@ -71,7 +71,7 @@ impl Logging {
         let Self { level, file, .. } = self;
         let writer = match LogWriter::start(file) {
             Ok(writer) => Arc::new(writer),
-            Err(error) => return eprintln!("shunt: no log: {error}"),
+            Err(error) => return shunt_settings::complain!("shunt: no log: {error}"),
         };
         let from = format!("{}:{}", host(), std::process::id());
         if tracing::subscriber::set_global_default(Speaker { level, from, writer: writer.clone() }).is_ok() {

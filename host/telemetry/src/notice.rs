@@ -4,7 +4,7 @@
 pub fn say(line: &str) {
     let silent = tracing::dispatcher::get_default(|to| to.is::<tracing::subscriber::NoSubscriber>());
     match silent {
-        true => eprintln!("shunt: {line}"),
+        true => shunt_settings::complain!("shunt: {line}"),
         false => tracing::warn!(target: "shunt", "{line}"),
     }
 }

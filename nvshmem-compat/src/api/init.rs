@@ -43,7 +43,7 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?, source)?;
     if says_version && session.me() == 0 {
         let nics = session.nics().describe();
-        eprintln!("shunt: {NAME}: {} PEs on {nics}, heap in host memory", session.pes());
+        shunt_host::complain!("shunt: {NAME}: {} PEs on {nics}, heap in host memory", session.pes());
     }
     *place = Some(Arc::new(session));
     Ok(())

@@ -17,7 +17,7 @@ fn allocate(name: &str, bytes: u64, align: u64, zeroed: bool) -> *mut c_void {
         let offset = match s.heap().books().alloc(bytes, align) {
             Ok(offset) => offset,
             Err(error) => {
-                eprintln!("shunt: PE {}: {name}: {error}", s.me());
+                shunt_host::complain!("shunt: PE {}: {name}: {error}", s.me());
                 return Ok(0);
             }
         };
@@ -43,7 +43,7 @@ extern "C" fn nvshmem_calloc(count: usize, size: usize) -> *mut c_void {
     match SymmetricHeap::array_bytes(count as u64, size as u64) {
         Ok(bytes) => allocate("nvshmem_calloc", bytes, ALIGN, true),
         Err(error) => {
-            eprintln!("shunt: nvshmem_calloc: {error}");
+            shunt_host::complain!("shunt: nvshmem_calloc: {error}");
             std::ptr::null_mut()
         }
     }

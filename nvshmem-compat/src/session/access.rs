@@ -120,7 +120,7 @@ impl Access for Simulated {
         };
         *calls = if runs { *calls + 1 } else { *calls - 1 };
         if let Err(error) = changed {
-            eprintln!("shunt: simulated memory: {error}");
+            shunt_host::complain!("shunt: simulated memory: {error}");
         }
     }
 }

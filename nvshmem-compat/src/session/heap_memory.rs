@@ -78,11 +78,11 @@ impl HeapMemory {
         let found = choose(settings.heap_kind, gpu, nics.carrier(), open);
         let (home, said) = found.map_err(InitError::Heap)?;
         if let Some(said) = said.filter(|_| speaks) {
-            eprintln!("shunt: {said}");
+            shunt_host::complain!("shunt: {said}");
         }
         let (queues, said) = find_queues(settings, kernels.place(), nics, &home)?;
         if let Some(said) = said.filter(|_| speaks) {
-            eprintln!("shunt: {said}");
+            shunt_host::complain!("shunt: {said}");
         }
         let (simulated, shared) = (Arc::<SimulatedMemory>::default(), Arc::<SharedHeap>::default());
         let memory: Arc<dyn GpuMemory> = match &home {

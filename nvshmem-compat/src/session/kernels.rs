@@ -122,7 +122,7 @@ impl KernelSide {
             let (status, pe) = ((first >> 32) as u32, first as u32 as i32);
             let at = if pe < 0 { "a wait".to_owned() } else { format!("a call to PE {pe}") };
             let what = FaultKind::from_raw(status).map_or("see shunt_device.h", describe::what);
-            eprintln!(
+            shunt_host::complain!(
                 "shunt: PE {}: {count} calls of kernels could not do what they were asked for; the first was {at}, \
                  with fault {status}: {what}",
                 self.peers.me()

@@ -144,7 +144,7 @@ impl Drop for Nics {
     fn drop(&mut self) {
         let left = self.open.objects();
         if left > 0 {
-            eprintln!("shunt: PE {}: {left} objects are left on its soft NICs", self.pe);
+            shunt_host::complain!("shunt: PE {}: {left} objects are left on its soft NICs", self.pe);
         }
     }
 }

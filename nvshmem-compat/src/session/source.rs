@@ -88,5 +88,5 @@ pub fn tell(settings: &Settings, source: &Source, me: u32, mates: &[u32], nodes:
         let rails: Vec<u32> = ports.iter().map(|ports| ports.rails).collect();
         lines.extend(shortages(settings.host.fault_tolerance, &rails, source.wish()));
     }
-    lines.iter().for_each(|line| eprintln!("shunt: {line}"));
+    lines.iter().for_each(|line| shunt_host::complain!("shunt: {line}"));
 }

@@ -40,7 +40,9 @@ fn spawn_agent(pe: Arc<Pe>, control: Arc<Control>) -> Result<AgentThread, InitEr
     let me = control.net().rank();
     let turn = move || {
         if let Some((from, status)) = control.hear() {
-            eprintln!("shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})");
+            shunt_host::complain!(
+                "shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})"
+            );
             end_process(status);
         }
         Turn::Step
@@ -97,7 +99,7 @@ fn agree_on_settings(
     let Some((pe, theirs, ours)) = difference(&exchange.all_gather(lines.as_bytes())?) else { return Ok(()) };
     // One of them may have found other NICs than the others: why, each says itself.
     let me = exchange.rank();
-    source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
+    source.lines(settings.nic, 1).iter().for_each(|line| shunt_host::complain!("shunt: PE {me}: {line}"));
     Err(InitError::Disagree { pe, theirs, ours })
 }
 
@@ -225,7 +227,7 @@ impl Session {
         let peers = &self.peers;
         let kernels_are_done = self.kernels.quiet(|| peers.others().all(|pe| self.control.is_gone(pe)));
         if let Err(failure) = kernels_are_done {
-            eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
+            shunt_host::complain!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
         }
         self.kernels.dismiss();
         for pe in peers.others() {
@@ -239,12 +241,15 @@ impl Session {
                 },
             );
             if let Err(failure) = waited {
-                eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
+                shunt_host::complain!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
             }
         }
         let left = self.control.part(Duration::from_nanos(self.settings.call_deadline_ns));
         if !left.is_empty() {
-            eprintln!("shunt: PE {}: nvshmem_finalize: PEs {left:?} did not finish in time", self.me());
+            shunt_host::complain!(
+                "shunt: PE {}: nvshmem_finalize: PEs {left:?} did not finish in time",
+                self.me()
+            );
         }
         drop(lock(&self.agent).take());
         self.control.net().close();

@@ -148,12 +148,12 @@ impl<'a> Text<'a> {
     }
 
     fn no_extra(&self) -> Result<(), ParseFaultError> {
-        self.extra.map_or(Ok(()), |text| Err(self.bad(text, "allowed here")))
+        self.extra.map_or(Ok(()), |text| Err(self.bad(text, "no further parameter")))
     }
 
     /// No parameter.
     pub(super) fn bare<T>(&self, fault: T) -> Result<T, ParseFaultError> {
-        self.parameter.map_or(Ok(fault), |text| Err(self.bad(text, "allowed here")))
+        self.parameter.map_or(Ok(fault), |text| Err(self.bad(text, "no parameter")))
     }
 }
 

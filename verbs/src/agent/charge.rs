@@ -214,7 +214,7 @@ pub fn debug(text: &str) {
     let asked = std::env::var("SHUNT_LOG").is_ok_and(|level| level == "debug" || level == "trace");
     if asked {
         let since = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() % 1_000_000);
-        eprintln!("shunt: verbs: {}.{:03} {text}", since / 1000, since % 1000);
+        shunt_settings::complain!("shunt: verbs: {}.{:03} {text}", since / 1000, since % 1000);
     }
 }
 
@@ -223,5 +223,5 @@ pub fn say(text: &str) {
     if std::env::var("SHUNT_LOG").is_ok_and(|level| level == "off") {
         return;
     }
-    eprintln!("shunt: verbs: {text}");
+    shunt_settings::complain!("shunt: verbs: {text}");
 }

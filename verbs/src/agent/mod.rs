@@ -109,7 +109,7 @@ fn run() {
             agent.run();
         }
         Err(error) => {
-            eprintln!("shunt: verbs: {error}; the program runs without protection");
+            shunt_settings::complain!("shunt: verbs: {error}; the program runs without protection");
             loop {
                 for order in take_orders() {
                     if let Order::Connected(pair) = order {

@@ -94,16 +94,20 @@ pub fn open(post: &Arc<Post>) -> Result<Machine, String> {
         match (open_rail(&entry.name, rails.len() as u32, &world), open_device(&entry.name)) {
             (Ok(rail), Some(device)) => {
                 if !rail.truth_holds {
-                    eprintln!(
+                    shunt_settings::complain!(
                         "shunt: verbs: {}: its counts are not believed: {}",
-                        entry.name, rail.truth_detail
+                        entry.name,
+                        rail.truth_detail
                     );
                 }
                 rails.push(Arc::new(rail));
                 devices.push(device);
             }
-            (Err(error), _) => eprintln!("shunt: verbs: {} is not used: {error}", entry.name),
-            (_, None) => eprintln!("shunt: verbs: {} is not used: it cannot be opened again", entry.name),
+            (Err(error), _) => shunt_settings::complain!("shunt: verbs: {} is not used: {error}", entry.name),
+            (_, None) => shunt_settings::complain!(
+                "shunt: verbs: {} is not used: it cannot be opened again",
+                entry.name
+            ),
         }
     }
     if rails.is_empty() {

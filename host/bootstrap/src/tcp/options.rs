@@ -35,7 +35,7 @@ impl Notices {
 
 impl Default for Notices {
     fn default() -> Self {
-        Self::new(|line| eprintln!("shunt: {line}"))
+        Self::new(|line| shunt_settings::complain!("shunt: {line}"))
     }
 }
 
