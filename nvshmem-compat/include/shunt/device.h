@@ -316,7 +316,7 @@ __device__ __noinline__ inline uint64_t change_by_owner(Op op, bool wide, uint32
     const uint32_t status =
         shunt_exact((uint32_t)pe, real(qp), at, form + wide, value, &old, state().deadline_ns);
     /* A job without exact fetches has no other way: what the NIC lacks is the reason. */
-    ended<Thread>(status == SHUNT_FETCH_NOT_EXACT ? SHUNT_NO_MASKED_ATOMICS : status, pe);
+    ended<Thread>(status == SHUNT_FETCH_NOT_EXACT ? (uint32_t)SHUNT_NO_MASKED_ATOMICS : status, pe);
     return old;
 }
 
