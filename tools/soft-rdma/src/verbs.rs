@@ -63,10 +63,10 @@ enum Must {
     OneError,
 }
 
-/// The same for programs that end after so many messages: a quick machine has sent them before any fixed time.
-const DOWN_EARLY: &str = "2000packets:mlx5_0:down=1s";
 /// The port of the client's first NIC is down for a second and a half.
 const DOWN: &str = "4s:mlx5_0:down=1500ms";
+/// The same for programs that end after so many messages: a quick machine has sent them before any fixed time.
+const DOWN_EARLY: &str = "2000packets:mlx5_0:down=1s";
 /// Answers are lost until the retries of the transport run out.
 const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
 /// The same of atomics alone.
