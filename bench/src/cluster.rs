@@ -258,7 +258,7 @@ impl Cluster {
             // Beside kernels on a GPU others of this program run on the processor: their queues are the host's.
             let here = gpu.is_some() == matches!(queues, Queues::Gpu(()));
             let kernels_from = queues.kernels_from(0).filter(|_| here);
-            let config = PeConfig { agent_switches: gpu.is_none(), kernels_from, ..*config };
+            let config = PeConfig { host_channels: gpu.is_some().then_some(0), kernels_from, ..*config };
             let builder = Runtime::builder(self.nics.rails().clone(), member)
                 .memory(memory)
                 .clock(clock.clone())

@@ -28,7 +28,7 @@ impl Rounds {
     #[inline(always)]
     pub(crate) fn look_after<P: Platform>(&mut self, state: StatePtr<'_, P>) {
         let now = state.platform.now_ns();
-        let (roving, watched) = (state.row(self.roving + 1), state.row(self.watched));
+        let (roving, watched) = (state.attended(self.roving + 1), state.attended(self.watched));
         self.roving = roving.row();
         attend_to(roving, &mut StallDetector::new(now));
         // Only what stands still is watched on: a busy channel must not hide a silent one.

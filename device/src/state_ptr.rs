@@ -76,6 +76,15 @@ impl<'s, P: Platform> StatePtr<'s, P> {
         self.place(row, divide(row, per_pe).0)
     }
 
+    /// The channel of a row, or the next one that waits look after: the first of each peer may be the host's.
+    #[inline(always)]
+    pub(crate) fn attended(self, row: u32) -> ChannelPtr<'s, P> {
+        let (per_pe, host) = (root!(self, channels_per_pe), root!(self, host_channels));
+        let row = divide(row, root!(self, pe_count) * per_pe).1;
+        let (peer, channel) = divide(row, per_pe);
+        self.place(row + host.saturating_sub(channel), peer)
+    }
+
     #[inline(always)]
     fn place(self, row: u32, peer: u32) -> ChannelPtr<'s, P> {
         ChannelPtr { state: self, place: (peer as u64) << 32 | row as u64 }

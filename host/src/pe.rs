@@ -152,6 +152,7 @@ impl Pe {
             heap_bytes: config.heap_bytes,
             tail,
             plain_atomics,
+            host_channels: config.host_channels.unwrap_or(0),
             fetch_exact: exact && (config.fetch == FetchMode::Exact || uncounted),
             peer_heap: &peer_heap,
             rails_of: &rails_of,

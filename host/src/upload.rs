@@ -23,6 +23,8 @@ pub struct Contents<'a> {
     pub fetch_exact: bool,
     /// A NIC of the job has no masked atomics.
     pub plain_atomics: bool,
+    /// Channels to each peer that kernels' waits leave alone.
+    pub host_channels: u32,
     /// What the job may use of it.
     pub heap_bytes: u64,
     /// First address of each PE's heap.
@@ -100,7 +102,9 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         fetch_exact: contents.fetch_exact as u32,
         plain_atomics: contents.plain_atomics as u32,
         hot: at(&side.hot),
-        reserved3: [0; 4],
+        host_channels: contents.host_channels,
+        reserved2: 0,
+        reserved3: [0; 3],
     }
 }
 
@@ -339,6 +343,7 @@ mod tests {
             heap_bytes: 1 << 20,
             tail: HeapTail::new(1 << 20, 4, false),
             plain_atomics: false,
+            host_channels: 0,
             fetch_exact: false,
             peer_heap: &[0x6000_0000, 0x7000_0000],
             rails_of: &[1, 2],

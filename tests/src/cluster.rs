@@ -164,6 +164,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.bringup = Bringup::Sequential;
     config.step_records = true;
     config.backups_later = spec.backups_later;
+    config.host_channels = (spec.host_channels > 0).then_some(spec.host_channels);
     config.kernels_from = spec.queues_on_device.then_some(spec.host_channels);
     config
 }

@@ -10,6 +10,7 @@ use shunt_tests::sim::{Access, ActorOptions};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::{judge, or_panic};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Where nothing takes longer, nothing happens otherwise: event for event, under every fault that these seeds draw.
@@ -150,6 +151,41 @@ fn both_kinds_of_channels_go_over_and_come_back() {
         let on_device = cluster.sim.world().lies_on_a_device(row.send_queue);
         assert_eq!(on_device, index == 1, "channel {index}");
     }
+}
+
+/// A host call's put fails and nothing more is called. Kernels that wait never look at its channel, wherever its words
+/// lie: over PCIe what one of the two changes is not changed atomically for the other. The agent sends it again.
+#[test]
+fn waits_of_kernels_leave_the_channel_of_host_calls_to_the_agent() {
+    let faults = ["10us:0.0:blackhole-tx", "10us:0.1:blackhole-tx"].map(|fault| fault.parse().expect("a fault"));
+    let spec = RunSpec { pes: 3, rails: 4, channels: 3, host_channels: 1, ..RunSpec::default() };
+    let spec = RunSpec { faults: faults.into(), ..spec };
+    let cluster = Cluster::start(&spec);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let until_ns = cluster.sim.now() + 100_000_000;
+    let kernel = cluster.spawn("kernel", 0, move |kernel| {
+        let (device, mut rounds) = (kernel.device(), kernel.device().rounds());
+        let mut looked_at = BTreeSet::new();
+        let channel = device.channel(1, 1);
+        while kernel.world.now() < until_ns {
+            _ = channel.p_nbi(Solo, HeapOffset(64), 7, 8);
+            device.look_after(&mut rounds);
+            let rows = rounds.words()[0];
+            looked_at.extend([(rows >> 32) as u32, rows as u32]);
+            kernel.world.sleep(20_000);
+        }
+        looked_at
+    });
+    cluster.sim.run_for(50_000);
+    let post = |channel: Channel<'_, Host<'_>>, _| channel.p_nbi(Solo, HeapOffset(128), 9, 8).is_ok();
+    assert!(on_the_host(&cluster, cluster.pe(0).host_state(), 0, post));
+    let looked_at = cluster.sim.finish(&kernel);
+    cluster.sim.run_for(100_000);
+    assert_eq!(looked_at, BTreeSet::from([1, 2, 4, 5, 7, 8]), "rows of three channels to three PEs");
+    let heap = cluster.pe(1).heap().address;
+    assert_eq!([64, 128].map(|offset| load(heap + offset)), [7, 9]);
+    let left = |index| cluster.mirror_word(0, 1, index).slot() != 0;
+    assert_eq!([0, 1].map(left), [true; 2], "both left their path");
 }
 
 /// With its queues in memory of a device, nothing that a put, a signal, a quiet or a look does where all is well loads

@@ -105,6 +105,14 @@ impl StateWords {
         }
     }
 
+    /// Channels to each peer that an agent may change, from the first on.
+    pub fn attended(&self) -> u32 {
+        match self.root().host_channels {
+            0 => self.root().channels_per_pe,
+            first => first,
+        }
+    }
+
     /// Puts something on the wire of a channel that is at rest, so that a peer that is gone shows.
     pub fn touch(&self, row: u32) -> bool {
         let device = unsafe { Device::attach(self.state, self.platform()) };

@@ -68,9 +68,11 @@ pub struct PeConfig {
     pub rail: RailOptions,
     /// One after another or at once.
     pub bringup: Bringup,
-    /// Whether the agent may change channels by itself: carry a switch on, touch what is at rest. False where kernels
-    /// on a GPU use them: over PCIe what a CPU changes is not changed atomically for a GPU.
-    pub agent_switches: bool,
+    /// Which channels the agent may change by itself: carry a switch on, touch what is at rest. `None`: all. `Some`:
+    /// the first so many to each peer, which kernels then leave alone; the others are kernels' on a GPU, which a CPU
+    /// leaves alone: over PCIe what one changes is not changed atomically for the other. Fewer than
+    /// [`channels_per_pe`](Self::channels_per_pe).
+    pub host_channels: Option<u32>,
 }
 
 impl PeConfig {
@@ -98,7 +100,7 @@ impl PeConfig {
             step_records: env.step_records,
             rail: RailOptions::from(env),
             bringup: Bringup::default(),
-            agent_switches: true,
+            host_channels: None,
         }
     }
 

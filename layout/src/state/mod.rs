@@ -224,8 +224,13 @@ pub struct DeviceState {
     pub homes: u64,
     /// `[HotPath; pe_count * channels_per_pe * slots]`, rows as those of `paths`.
     pub hot: u64,
+    /// The first so many channels to each peer are host calls' and the agent's alone: waits of kernels look after the
+    /// others. 0: waits look after all. Less than `channels_per_pe`.
+    pub host_channels: u32,
+    /// Unused, zero.
+    pub reserved2: u32,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 4],
+    pub reserved3: [u64; 3],
 }
 
 /// What [`wrapped`] needs of a count.

@@ -73,7 +73,7 @@ fn config(settings: &Settings, map: &HeapMap, soft: bool, kernels: &Kernels) -> 
     // start.
     let gpu = matches!(kernels.place(), Place::Gpu(_));
     config.backups_later = !gpu;
-    config.agent_switches = kernels.place() == Place::Nowhere;
+    config.host_channels = (kernels.place() != Place::Nowhere).then_some(HOST_CHANNEL + 1);
     config.log2_chunk = settings.log2_chunk;
     if !soft {
         let silence = Silence::HARDWARE.with(settings.suspect_ns, settings.suspect_floor_ns);

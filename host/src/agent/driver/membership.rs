@@ -49,12 +49,13 @@ pub(super) fn look(recovery: &mut Recovery, agreement: &mut Agreement, now: Nano
 /// nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits for such a
 /// peer's signal has nothing outstanding to notice it by. Answers with the pause until the next look.
 pub(super) fn touch_the_silent(recovery: &mut Recovery, now: Nanos, pause: Nanos) -> Nanos {
-    let per = recovery.channels.words.root().channels_per_pe;
+    let (per, attended) =
+        (recovery.channels.words.root().channels_per_pe, recovery.channels.words.attended());
     let mut next = pause;
     for peer in recovery.peers() {
         let engine = &mut recovery.engine;
         if !engine.links.reachable(now, peer, &engine.ports) {
-            (0..per).for_each(|channel| {
+            (0..attended).for_each(|channel| {
                 recovery.channels.words.touch(peer * per + channel);
             });
         } else if engine.links.in_question(peer) {
@@ -76,7 +77,7 @@ fn touch_the_half_lost(recovery: &mut Recovery, agreement: &mut Agreement, pause
         let (dead, rest): (Vec<u32>, Vec<u32>) =
             (0..per).partition(|channel| channels.words.is_dead(peer, *channel));
         if !dead.is_empty() {
-            rest.into_iter().for_each(|channel| {
+            rest.into_iter().filter(|channel| *channel < channels.words.attended()).for_each(|channel| {
                 channels.words.touch(peer * per + channel);
             });
         }

@@ -64,7 +64,7 @@ impl Pe {
         let (lifetime_ns, probes) = (self.config().packet_lifetime_ns, self.config().probes);
         let prove_ns = self.config().prove_ns;
         let mut options = AgentOptions { lifetime_ns, probes, prove_ns, ..AgentOptions::default() };
-        if !self.config().agent_switches {
+        if self.config().host_channels == Some(0) {
             (options.looks, options.touch_ns) = (0, u64::MAX);
         }
         let mut agent = Agent::new(self, options, &Threads)?;
@@ -246,9 +246,13 @@ impl Agent {
             look::at_strangers(recovery, now);
         }
         let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.given.looks };
-        for _ in 0..looks.min(self.stalls.len()) {
+        let words = &self.recovery.channels.words;
+        let (per, attended) = (words.root().channels_per_pe as usize, words.attended() as usize);
+        for _ in 0..looks.min(self.stalls.len() / per * attended) {
             self.next_row = (self.next_row + 1) % self.stalls.len();
-            let words = &self.recovery.channels.words;
+            if self.next_row % per >= attended {
+                self.next_row = (self.next_row / per + 1) * per % self.stalls.len();
+            }
             words.attend_to(self.next_row as u32, &mut self.stalls[self.next_row]);
         }
         busy
