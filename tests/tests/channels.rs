@@ -11,7 +11,7 @@ fn every_silent_channel_is_noticed_in_its_suspect_time() {
     let spec = RunSpec {
         channels: 8,
         both_ways: true,
-        traffic: Traffic { messages: 1500, pace_ns: 50_000, ..Traffic::default() },
+        traffic: Traffic { messages: 700, pace_ns: 50_000, ..Traffic::default() },
         faults: vec!["3ms:0.0:blackhole-tx".parse().expect("a fault")],
         ..RunSpec::default()
     };

@@ -1,7 +1,7 @@
 //! Kernels hold against their model: the list of scenarios that a GPU runs as well, here on warps of coroutines.
 
 use shunt_kernels::Outcome;
-use shunt_kernels::scenarios::{CHANNELS, HEAP_BYTES, Launch, Machine, PES, Scenario, all, run};
+use shunt_kernels::scenarios::{CHANNELS, Group, HEAP_BYTES, Launch, Machine, PES, Scenario, all, run};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::sim::{ActorOptions, Task};
@@ -74,9 +74,20 @@ fn judge(scenarios: &[Scenario], faults: &[&str]) {
     assert!(wrongs.is_empty(), "{} of {}:\n{}", wrongs.len(), scenarios.len(), wrongs.join("\n"));
 }
 
+/// The scenarios of warps alone, and the others.
+fn by_group() -> (Vec<Scenario>, Vec<Scenario>) {
+    let of_warps = |one: &Scenario| one.steps.iter().flatten().all(|launch| launch.group == Group::Warp);
+    all().into_iter().partition(of_warps)
+}
+
 #[test]
 fn kernels_do_what_their_model_says() {
-    judge(&all(), &[]);
+    judge(&by_group().0, &[]);
+}
+
+#[test]
+fn kernels_of_threads_and_blocks_do_what_their_model_says() {
+    judge(&by_group().1, &[]);
 }
 
 #[test]

@@ -111,7 +111,9 @@ fn busy(pes: u32, rails: u32, channels: u32, faults: &[&str]) -> RunSpec {
 #[test]
 fn a_peers_dead_nic_makes_nobody_blame_his_own() {
     for fault in ["blackhole-tx", "blackhole-rx", "drop=1"] {
-        let (outcome, events) = outcome(&busy(3, 2, 2, &[&format!("5ms:1.0:{fault}")]));
+        let mut spec = busy(3, 2, 2, &[&format!("5ms:1.0:{fault}")]);
+        spec.traffic.messages = 300;
+        let (outcome, events) = outcome(&spec);
         assert_eq!(suspected(&events), [(1, 0)], "{fault}\n{outcome}");
         for (pe, record) in &outcome.records {
             assert!(*pe == 1 || record.peer == 1, "PE {pe} left a path to PE {}\n{outcome}", record.peer);
@@ -123,7 +125,7 @@ fn a_peers_dead_nic_makes_nobody_blame_his_own() {
 #[test]
 fn a_rail_that_answers_again_is_cleared() {
     let mut spec = busy(2, 2, 2, &["5ms:1.0:blackhole-rx=30ms"]);
-    spec.traffic.messages = 1_500;
+    spec.traffic.messages = 800;
     let (outcome, events) = outcome(&spec);
     assert_eq!(suspected(&events), [(1, 0)], "{outcome}");
     let cleared = events.iter().filter(|event| matches!(event, Event::RailCleared { of: 1, rail: 0, .. }));

@@ -157,7 +157,8 @@ fn both_kinds_of_channels_go_over_and_come_back() {
 /// lie: over PCIe what one of the two changes is not changed atomically for the other. The agent sends it again.
 #[test]
 fn waits_of_kernels_leave_the_channel_of_host_calls_to_the_agent() {
-    let faults = ["10us:0.0:blackhole-tx", "10us:0.1:blackhole-tx"].map(|fault| fault.parse().expect("a fault"));
+    let faults =
+        ["10us:0.0:blackhole-tx", "10us:0.1:blackhole-tx"].map(|fault| fault.parse().expect("a fault"));
     let spec = RunSpec { pes: 3, rails: 4, channels: 3, host_channels: 1, ..RunSpec::default() };
     let spec = RunSpec { faults: faults.into(), ..spec };
     let cluster = Cluster::start(&spec);
