@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-pub const FAMILIES: [&str; 8] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams"];
+pub const FAMILIES: [&str; 9] =
+    ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams", "stream"];
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat")

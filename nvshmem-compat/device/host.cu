@@ -12,6 +12,7 @@
 #include "nvshmem.h"
 #include "nvshmemx.h"
 #include "shunt/device_link.h"
+#include "shunt/device_stream.h"
 
 namespace {
 
@@ -45,6 +46,8 @@ __global__ void shunt_nvshmem_quiet(unsigned long long timeout_ns, unsigned long
     *(volatile unsigned long long *)to = shunt_nvshmem::quiet_within(timeout_ns);
     __threadfence_system();
 }
+
+__global__ void shunt_nvshmem_stream(shunt_nvshmem_stream_call call) { shunt_nvshmem::on_stream(call); }
 
 // The last kernel of ours has ended, or not within so long: a GPU that is full of others lets it wait.
 cudaError_t ended(unsigned long long timeout_ns) {
@@ -168,6 +171,15 @@ int drain(void *stream) {
     return failed(error, "a stream") ? SHUNT_NVSHMEM_BROKEN : SHUNT_NVSHMEM_DRAINED;
 }
 
+int launch(const shunt_nvshmem_stream_call *call, void *stream) {
+    constexpr unsigned kThreads = 128;
+    shunt_nvshmem_stream_call copied = *call;
+    void *arguments[] = {&copied};
+    const void *kernel = (const void *)shunt_nvshmem_stream;
+    return failed(cudaLaunchKernel(kernel, dim3(1), dim3(kThreads), arguments, 0, (cudaStream_t)stream),
+                  "a call on a stream");
+}
+
 // A function of the driver, which a program need not link.
 template <typename Function> Function driver(const char *name) {
     void *found = nullptr;
@@ -216,7 +228,7 @@ int module(void *of, int is_library, int enter_it) {
 }
 
 const shunt_nvshmem_device_library library = {
-    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down, module};
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, launch, settle, down, module};
 const int registered = shunt_nvshmem_join_device(&library);
 
 } // namespace

@@ -8,6 +8,7 @@
 #include "nvshmem.h"
 #include "nvshmemx.h"
 #include "shunt/device_link.h"
+#include "shunt/device_stream.h"
 
 extern "C" void shunt_native_root(const void *root);
 extern "C" uint64_t shunt_native_now();
@@ -31,6 +32,10 @@ int up(const void *root, const shunt_nvshmem_device *words) {
 unsigned long long quiet(unsigned long long timeout_ns) { return shunt_nvshmem::quiet_within(timeout_ns); }
 int follow() { return 0; }
 int drain(void *) { return SHUNT_NVSHMEM_DRAINED; }
+int launch(const shunt_nvshmem_stream_call *call, void *) {
+    shunt_nvshmem::on_stream(*call);
+    return 0;
+}
 unsigned long long settle(unsigned long long) { return shunt_native_still_running; }
 
 void down() {
@@ -43,7 +48,7 @@ void down() {
 int module(void *of, int is_library, int enter) { return (int)(uintptr_t)of + 2 * is_library + enter; }
 
 const shunt_nvshmem_device_library library = {
-    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down, module};
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, launch, settle, down, module};
 const int registered = shunt_nvshmem_join_device(&library);
 
 } // namespace

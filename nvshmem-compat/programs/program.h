@@ -80,8 +80,10 @@ struct Back {
 
 // Runs a kernel with symmetric memory that is zero; 2 without a GPU. With PROGRAM_FAULTS set to a fault it runs several
 // times, a port having it in some; with PROGRAM_UNTIL_BACK set to seconds, until all PEs have left a path and gone back.
-// A launch is told what it needs in either of two ways.
-template <typename Kernel> int program(const char *family, Kernel kernel, bool attributes = false) {
+// A launch is told what it needs in either of two ways. `calls`: what the host calls beside it, and how much of that was
+// wrong.
+template <typename Kernel>
+int program(const char *family, Kernel kernel, bool attributes = false, unsigned (*calls)(void *) = nullptr) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         std::printf("%s: no GPU\n", family);
@@ -100,6 +102,7 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
     const bool down = fault && !std::strcmp(fault, "down");
     const char *seconds = std::getenv("PROGRAM_UNTIL_BACK");
     Back *back = seconds ? new Back(std::atof(seconds)) : nullptr;
+    unsigned bad = 0, said = 0;
     int launched = 0, ports = 1, rounds = fault ? kRounds : 1, more = seconds ? 1 : 2;
     cudaError_t ended = cudaSuccess;
     int round = 0;
@@ -116,6 +119,7 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
                         ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
                         : nvshmemx_collective_launch((const void *)kernel, dim3(1), dim3(kThreads), arguments, 0, 0);
         if (ended == cudaSuccess) ended = cudaDeviceSynchronize();
+        if (calls) bad += calls(memory);
         nvshmem_barrier_all();
         if (down) ports &= port(rail, "up");
         if (back) more = back->ask();
@@ -128,8 +132,8 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
                     nvshmem_n_pes(), round, (unsigned long long)count.failovers, (unsigned long long)count.back,
                     more == 2 ? "all went back" : "somebody did not go back in time");
     }
-    unsigned bad = 0;
-    cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost);
+    cudaMemcpy(&said, wrong, sizeof said, cudaMemcpyDeviceToHost);
+    bad += said;
     std::printf("%s: PE %d of %d: launch %d, %s, %u wrong, %llu failovers\n", family, nvshmem_my_pe(),
                 nvshmem_n_pes(), launched, cudaGetErrorString(ended), bad, (unsigned long long)count.failovers);
     cudaFree(wrong);

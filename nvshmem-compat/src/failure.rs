@@ -247,7 +247,11 @@ pub enum Failure {
         status: u32,
     },
     /// A stream that is being captured holds nothing that could be waited for.
-    #[error("the stream is being captured: calls of the host are not for graphs")]
+    #[error(
+        "the stream is being captured, and no kernel makes this call: expected put, get, put with signal, signal, \
+         signal_wait_until, quiet, barrier, sync, broadcast, fcollect or alltoall, with all memory in the symmetric \
+         heap; make it outside the capture"
+    )]
     Captured,
     /// CUDA said why.
     #[error("the GPU did not do what was asked for (the line before this one)")]

@@ -3,6 +3,7 @@
 
 use crate::failure::InitError;
 use crate::session::kernel_map::{DeviceWords, VERSION};
+use crate::stream_call::StreamCall;
 use shunt_device::platform::host::World;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,7 @@ pub struct DeviceLibrary {
     follow: extern "C" fn() -> c_int,
     quiet: extern "C" fn(timeout_ns: u64) -> u64,
     drain: extern "C" fn(stream: *mut c_void) -> c_int,
+    launch: extern "C" fn(call: *const StreamCall, stream: *mut c_void) -> c_int,
     settle: extern "C" fn(timeout_ns: u64) -> u64,
     down: extern "C" fn(),
     module: extern "C" fn(of: *mut c_void, is_library: c_int, enter: c_int) -> c_int,
@@ -179,6 +181,12 @@ impl Kernels {
     pub fn quiet(&self, timeout_ns: u64) -> Option<u64> {
         let answer = self.running().map_or(0, |library| (library.quiet)(timeout_ns));
         (answer != NO_ANSWER).then_some(answer)
+    }
+
+    /// Puts a kernel on a stream that does what the call says; where kernels are functions of the processor it is done
+    /// when this returns. `None`: there are no kernels here; false: it could not be launched.
+    pub fn launch(&self, call: &StreamCall, stream: *mut c_void) -> Option<bool> {
+        self.running().map(|library| (library.launch)(call, stream) == 0)
     }
 
     /// One look at what a stream holds. `None`: there are no streams here.

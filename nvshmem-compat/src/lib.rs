@@ -9,6 +9,7 @@
 //! | [`heap`], [`registry`], [`teams`], [`reduce`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`duplicate_library`] | another library of that name in this process |
+//! | [`stream_call`] | a call on a stream as a kernel has it; pure |
 //! | [`kernels`] | the program's kernels: where they run, what they are told |
 //! | [`session`] | one PE that is up: transfers, atomics, waits, collective calls |
 //! | `api` | the C functions, each a line of a macro |
@@ -29,4 +30,5 @@ pub mod reduce;
 pub mod registry;
 pub mod report;
 pub mod session;
+pub mod stream_call;
 pub mod teams;

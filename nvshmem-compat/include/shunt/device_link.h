@@ -21,6 +21,25 @@ extern "C" {
 /* Answer of `clock` and `quiet`: no kernel could be started; why has been said. */
 #define SHUNT_NVSHMEM_NO_ANSWER (~0ull)
 
+/* What a kernel does for a call on a stream. */
+#define SHUNT_NVSHMEM_STREAM_PUT 0        /* source to target of PE `peer`; with a word, a signal behind it */
+#define SHUNT_NVSHMEM_STREAM_GET 1
+#define SHUNT_NVSHMEM_STREAM_SIGNAL 2     /* word of PE `peer` */
+#define SHUNT_NVSHMEM_STREAM_WAIT 3       /* until the word holds */
+#define SHUNT_NVSHMEM_STREAM_QUIET 4
+#define SHUNT_NVSHMEM_STREAM_MEET 5       /* of team `peer`, as what follows */
+#define SHUNT_NVSHMEM_STREAM_BARRIER 6
+#define SHUNT_NVSHMEM_STREAM_BROADCAST 7  /* from member `op` */
+#define SHUNT_NVSHMEM_STREAM_COLLECT 8
+#define SHUNT_NVSHMEM_STREAM_ALL_TO_ALL 9
+
+/* Addresses are of this PE's heap; `bytes` of each member's part where it is a team's. `waits`: what is behind it on the
+ * stream may change the source. */
+typedef struct {
+    unsigned long long what, target, source, bytes, word, value;
+    int op, peer, waits, unused;
+} shunt_nvshmem_stream_call;
+
 /* What the host library calls, by the thread that called NVSHMEM. */
 typedef struct {
     unsigned long long version; /* SHUNT_NVSHMEM_DEVICE_VERSION */
@@ -37,6 +56,9 @@ typedef struct {
     unsigned long long (*quiet)(unsigned long long timeout_ns);
     /* One look at what a stream holds. */
     int (*drain)(void *stream);
+    /* Puts a kernel on a stream that does this; a stream that is being captured takes it into its graph. 0, or it could
+     * not be launched. */
+    int (*launch)(const shunt_nvshmem_stream_call *call, void *stream);
     /* Before the library goes down: waits for so long until kernels have ended. A bit for each GPU on which some still
      * run. */
     unsigned long long (*settle)(unsigned long long timeout_ns);

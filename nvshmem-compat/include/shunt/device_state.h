@@ -33,6 +33,6 @@ typedef struct {
     unsigned long long unused;
 } shunt_nvshmem_team;
 
-#define SHUNT_NVSHMEM_DEVICE_VERSION 6
+#define SHUNT_NVSHMEM_DEVICE_VERSION 7
 
 #endif

@@ -1,10 +1,11 @@
 //! Atomics, and signals.
 
 use super::types::{Value, with_bitwise_amo_types, with_extended_amo_types, with_standard_amo_types};
-use super::{NO_STREAM, Stream, call, on};
+use super::{NO_STREAM, Stream, call, on_or_launch};
 use crate::failure::Failure;
 use crate::reduce::{from_half, to_half};
 use crate::session::Change;
+use crate::stream_call::{StreamCall, What};
 use std::ffi::c_int;
 use std::ops::Add;
 
@@ -128,7 +129,9 @@ number!("half" u16, add_half; "float" f32, add_number; "double" f64, add_number;
 
 fn signal_op(name: &str, stream: Stream, word: *mut u64, value: u64, op: c_int, pe: c_int) {
     let at = word.expose_provenance() as u64;
-    on(name, stream, |s| s.signal(at, signal(op, value)?, pe));
+    let launched =
+        signal(op, value).is_ok().then(|| StreamCall::new(What::Signal, pe).with_word(at, value, op));
+    on_or_launch(name, stream, launched, |s| s.signal(at, signal(op, value)?, pe));
 }
 
 function!("nvshmemx_signal_op", (word: *mut u64, value: u64, op: c_int, pe: c_int),

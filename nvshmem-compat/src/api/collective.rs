@@ -3,9 +3,10 @@
 use super::types::{
     plain_name, stream_name, with_bitwise_reduce_types, with_other_reduce_types, with_rma_types,
 };
-use super::{NO_STREAM, Stream, status_on};
+use super::{NO_STREAM, Stream, status_on, status_or_launch};
 use crate::reduce::{Number, Op};
 use crate::session::Reduction;
+use crate::stream_call::{StreamCall, What};
 use std::ffi::{c_int, c_void};
 
 /// What a collective call is given: team, addresses, bytes of each member's part.
@@ -23,16 +24,28 @@ impl Call {
     }
 }
 
+/// The call as a kernel makes it.
+fn kernel(kind: What, what: &Call) -> StreamCall {
+    StreamCall::new(kind, what.team).moving(what.target, what.source, what.bytes)
+}
+
 fn broadcast(name: &str, stream: Stream, what: Call, root: c_int) -> c_int {
-    status_on(name, stream, |s| s.broadcast(what.team, what.target, what.source, what.bytes, root))
+    let launched = kernel(What::Broadcast, &what).with_word(0, 0, root);
+    status_or_launch(name, stream, Some(launched), |s| {
+        s.broadcast(what.team, what.target, what.source, what.bytes, root)
+    })
 }
 
 fn fcollect(name: &str, stream: Stream, what: Call) -> c_int {
-    status_on(name, stream, |s| s.collect(what.team, what.target, what.source, what.bytes))
+    status_or_launch(name, stream, Some(kernel(What::Collect, &what)), |s| {
+        s.collect(what.team, what.target, what.source, what.bytes)
+    })
 }
 
 fn alltoall(name: &str, stream: Stream, what: Call) -> c_int {
-    status_on(name, stream, |s| s.all_to_all(what.team, what.target, what.source, what.bytes))
+    status_or_launch(name, stream, Some(kernel(What::AllToAll, &what)), |s| {
+        s.all_to_all(what.team, what.target, what.source, what.bytes)
+    })
 }
 
 fn reduce(name: &str, stream: Stream, what: Call, reduction: Reduction) -> c_int {

@@ -15,8 +15,10 @@
 //! | [`ext`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
 //! | [`types`] | which types a family has |
 //!
-//! Calls on a stream run at once, in the order in which they are made. Where there is a GPU they wait for what the
-//! stream holds; elsewhere a stream that CUDA made is refused, since nothing could be ordered behind what it holds.
+//! Where the program has kernels, calls on a stream are launches of one ([`crate::session::Session::launch`]). Those
+//! that no kernel can do, and all where there are no kernels, run at once, in the order in which they are made. With a
+//! GPU they wait for what the stream holds. Elsewhere a stream that CUDA made is refused, since nothing could be
+//! ordered behind what it holds.
 
 mod amo;
 mod collective;
@@ -34,6 +36,7 @@ mod wait;
 use crate::failure::{Failure, Kind};
 use crate::report::fail;
 use crate::session::Session;
+use crate::stream_call::StreamCall;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -51,11 +54,19 @@ fn session() -> Option<Arc<Session>> {
     SESSION.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn attempt<R>(
+/// `kernel`: what a kernel does where the call is on a stream of a program that has kernels.
+fn attempt<R: Default>(
     stream: Stream,
+    kernel: Option<StreamCall>,
     body: impl FnOnce(&Session) -> Result<R, Failure>,
 ) -> (Option<u32>, Result<R, Failure>) {
     let Some(session) = session() else { return (None, Err(Failure::NotInitialized)) };
+    if let Some(call) = kernel.filter(|_| stream != NO_STREAM) {
+        match session.kernels().follow().and_then(|()| session.launch(&call, stream)) {
+            Ok(false) => {}
+            ended => return (Some(session.me()), ended.map(|_| R::default())),
+        }
+    }
     let _running = session.running();
     let behind = match stream == NO_STREAM {
         true => Ok(()),
@@ -66,7 +77,17 @@ fn attempt<R>(
 
 /// A call without a status: a failure ends the process, or is told to the program, which then gets nothing.
 fn on<R: Default>(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<R, Failure>) -> R {
-    let (pe, answer) = attempt(stream, body);
+    on_or_launch(name, stream, None, body)
+}
+
+/// The same, by a kernel where one can do it.
+fn on_or_launch<R: Default>(
+    name: &str,
+    stream: Stream,
+    kernel: Option<StreamCall>,
+    body: impl FnOnce(&Session) -> Result<R, Failure>,
+) -> R {
+    let (pe, answer) = attempt(stream, kernel, body);
     answer.unwrap_or_else(|failure| {
         fail(name, pe, &failure);
         R::default()
@@ -81,7 +102,17 @@ fn call<R: Default>(name: &str, body: impl FnOnce(&Session) -> Result<R, Failure
 /// A call with a status: it answers with it where the call itself was wrong. What befell the job ends the process all
 /// the same, or is told.
 fn status_on(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<(), Failure>) -> c_int {
-    let (pe, answer) = attempt(stream, body);
+    status_or_launch(name, stream, None, body)
+}
+
+/// The same, by a kernel where one can do it.
+fn status_or_launch(
+    name: &str,
+    stream: Stream,
+    kernel: Option<StreamCall>,
+    body: impl FnOnce(&Session) -> Result<(), Failure>,
+) -> c_int {
+    let (pe, answer) = attempt(stream, kernel, body);
     answer.err().map_or(0, |failure| status_of(name, pe, &failure))
 }
 

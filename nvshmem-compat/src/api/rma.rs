@@ -1,9 +1,10 @@
 //! Put, get, p, g, iput, iget, put with signal: of 25 types, five sizes and plain bytes, at once and on a stream.
 
 use super::types::{Value, plain_name, stream_name, with_rma_types, with_sizes};
-use super::{NO_STREAM, Stream, on};
+use super::{NO_STREAM, Stream, on, on_or_launch};
 use crate::api::amo::signal;
 use crate::session::transfer::{Strides, Until};
+use crate::stream_call::{StreamCall, What};
 use std::ffi::{c_int, c_void};
 
 /// What is moved: addresses, and bytes in all.
@@ -34,19 +35,31 @@ struct Tail {
     op: c_int,
 }
 
+/// The move as a kernel makes it.
+fn kernel(kind: What, what: Move, until: Until) -> StreamCall {
+    let call = StreamCall::new(kind, what.pe).moving(what.target, what.source, what.bytes as u64);
+    call.until_done(until == Until::Done)
+}
+
 fn put(name: &str, stream: Stream, what: Move, until: Until) {
-    on(name, stream, |s| s.put(what.target, what.source, what.bytes as u64, what.pe, until));
+    on_or_launch(name, stream, Some(kernel(What::Put, what, until)), |s| {
+        s.put(what.target, what.source, what.bytes as u64, what.pe, until)
+    });
 }
 
 fn get(name: &str, stream: Stream, what: Move, until: Until) {
-    on(name, stream, |s| s.get(what.target, what.source, what.bytes as u64, what.pe, until));
+    on_or_launch(name, stream, Some(kernel(What::Get, what, until)), |s| {
+        s.get(what.target, what.source, what.bytes as u64, what.pe, until)
+    });
 }
 
 fn put_signal(name: &str, stream: Stream, what: Move, tail: Tail, until: Until) {
-    on(name, stream, |s| {
+    let word = tail.word.expose_provenance() as u64;
+    let known = signal(tail.op, tail.value).is_ok() && word != 0;
+    let launched = known.then(|| kernel(What::Put, what, until).with_word(word, tail.value, tail.op));
+    on_or_launch(name, stream, launched, |s| {
         // The word is looked at first: a put without its signal would be half a call.
         let change = signal(tail.op, tail.value)?;
-        let word = tail.word.expose_provenance() as u64;
         s.heap().offset(word, 8)?;
         // On one channel the signal comes behind the put, and a store is there before it is posted; the source is
         // waited for at the end.

@@ -1,9 +1,10 @@
 //! Teams, barriers, sync.
 
-use super::{Stream, call, on, status, status_on};
+use super::{Stream, call, on_or_launch, status, status_or_launch};
 use crate::attr::TeamConfig;
 use crate::failure::Failure;
 use crate::session::Session;
+use crate::stream_call::{StreamCall, What};
 use crate::teams::{INVALID, WORLD};
 use std::ffi::{c_int, c_long};
 
@@ -122,7 +123,8 @@ extern "C" fn nvshmem_barrier(team: i32) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_barrier_on_stream(team: i32, stream: Stream) -> c_int {
-    status_on("nvshmemx_barrier_on_stream", stream, |s| s.barrier(team))
+    let launched = StreamCall::new(What::Barrier, team);
+    status_or_launch("nvshmemx_barrier_on_stream", stream, Some(launched), |s| s.barrier(team))
 }
 
 #[unsafe(no_mangle)]
@@ -132,7 +134,8 @@ extern "C" fn nvshmem_barrier_all() {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_barrier_all_on_stream(stream: Stream) {
-    on("nvshmemx_barrier_all_on_stream", stream, Session::barrier_all);
+    let launched = StreamCall::new(What::Barrier, WORLD);
+    on_or_launch("nvshmemx_barrier_all_on_stream", stream, Some(launched), Session::barrier_all);
 }
 
 #[unsafe(no_mangle)]
@@ -142,7 +145,8 @@ extern "C" fn nvshmem_team_sync(team: i32) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_team_sync_on_stream(team: i32, stream: Stream) -> c_int {
-    status_on("nvshmemx_team_sync_on_stream", stream, |s| s.teams().meet(team))
+    let launched = StreamCall::new(What::Meet, team);
+    status_or_launch("nvshmemx_team_sync_on_stream", stream, Some(launched), |s| s.teams().meet(team))
 }
 
 #[unsafe(no_mangle)]
@@ -152,5 +156,6 @@ extern "C" fn nvshmem_sync_all() {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_sync_all_on_stream(stream: Stream) {
-    on("nvshmemx_sync_all_on_stream", stream, |s| s.teams().meet(WORLD));
+    let launched = StreamCall::new(What::Meet, WORLD);
+    on_or_launch("nvshmemx_sync_all_on_stream", stream, Some(launched), |s| s.teams().meet(WORLD));
 }

@@ -1,8 +1,9 @@
 //! Waits for words and tests of them; quiet, fence, flush.
 
 use super::types::{Value, with_wait_types};
-use super::{NO_STREAM, Stream, call, on};
+use super::{NO_STREAM, Stream, call, on, on_or_launch};
 use crate::session::{Compare, Session, Watch, Width};
+use crate::stream_call::{StreamCall, What};
 use std::ffi::c_int;
 
 /// No word.
@@ -218,12 +219,29 @@ fn signal_wait(name: &str, stream: Stream, at: *mut u64, compare: c_int, value: 
 function!("nvshmem_signal_wait_until", (at: *mut u64, compare: c_int, value: u64) -> u64,
     signal_wait("nvshmem_signal_wait_until", NO_STREAM, at, compare, value));
 function!("nvshmemx_signal_wait_until_on_stream", (at: *mut u64, compare: c_int, value: u64, stream: Stream), {
-    signal_wait("nvshmemx_signal_wait_until_on_stream", stream, at, compare, value);
+    let launched = Compare::from_raw(compare).is_ok().then(|| {
+        StreamCall::new(What::Wait, 0).with_word(at.expose_provenance() as u64, value, compare)
+    });
+    on_or_launch("nvshmemx_signal_wait_until_on_stream", stream, launched, |s| {
+        let watch = Watch {
+            at: at.expose_provenance() as u64,
+            width: Width { bytes: 8, signed: false },
+            compare: Compare::from_raw(compare)?,
+            values: &[value],
+            count: 1,
+            left_out: None,
+        };
+        s.peers().wait_for(&watch, 1).map(|_| ())
+    });
 });
 
+fn quiet_on(name: &str, stream: Stream) {
+    on_or_launch(name, stream, Some(StreamCall::new(What::Quiet, 0)), Session::quiet);
+}
+
 function!("nvshmem_quiet", (), call("nvshmem_quiet", Session::quiet));
-function!("nvshmemx_quiet_on_stream", (stream: Stream), on("nvshmemx_quiet_on_stream", stream, Session::quiet));
+function!("nvshmemx_quiet_on_stream", (stream: Stream), quiet_on("nvshmemx_quiet_on_stream", stream));
 function!("nvshmem_fence", (), call("nvshmem_fence", |s| s.fence()));
 // Sources may be changed: they are when everything is done, and no sooner is told apart.
 function!("nvshmemx_flush", (), call("nvshmemx_flush", Session::quiet));
-function!("nvshmemx_flush_on_stream", (stream: Stream), on("nvshmemx_flush_on_stream", stream, Session::quiet));
+function!("nvshmemx_flush_on_stream", (stream: Stream), quiet_on("nvshmemx_flush_on_stream", stream));

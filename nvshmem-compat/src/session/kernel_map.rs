@@ -2,7 +2,7 @@
 //! (`shunt_nvshmem_device` in `include/shunt/device_state.h`). Pure.
 
 /// `SHUNT_NVSHMEM_DEVICE_VERSION`.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 /// Words for answers: so many threads of a PE wait for one at a time, others for a word.
 const ANSWERS: u64 = 4096;
 /// Fewest bytes that a team's reductions work in.

@@ -11,7 +11,8 @@ use super::memory;
 use super::node_heaps::NodeHeaps;
 use super::peers::{HOST_CHANNEL, Peers};
 use crate::failure::{Failure, InitError};
-use crate::kernels::{Drained, Kernels};
+use crate::kernels::{Drained, Kernels, Place};
+use crate::stream_call::StreamCall;
 use crate::teams::{Team, Teams};
 use shunt_device::FaultKind;
 use std::ops::Range;
@@ -191,6 +192,22 @@ impl KernelSide {
         }
         let what = format!("kernels that still run on GPUs {running:?}");
         Err(self.peers.overdue(what, self.peers.now_ns() - since))
+    }
+
+    /// Whether calls on a stream can be kernels.
+    pub(super) fn can_launch(&self) -> bool {
+        self.map.is_some() && self.kernels.place() != Place::Nowhere
+    }
+
+    /// Puts a call on a stream.
+    ///
+    /// # Errors
+    /// It could not be launched.
+    pub(super) fn launch(&self, call: &StreamCall, stream: *mut std::ffi::c_void) -> Result<(), Failure> {
+        match self.kernels.launch(call, stream) {
+            Some(true) => Ok(()),
+            _ => Err(Failure::NoKernel),
+        }
     }
 
     /// Waits for all that a stream holds, so that a call that runs at once comes behind it.

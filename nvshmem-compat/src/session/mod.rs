@@ -11,7 +11,7 @@
 //! | [`source`], [`ports`] | where NICs come from; who shares ports, and what a job is short of, pure |
 //! | [`map`] | where everything lies in the symmetric heap; pure |
 //! | [`heap_memory`], [`access`], [`memory`] | where the heap lies; how the host reaches it, and its control area |
-//! | [`transfer`], [`staging`] | puts and gets; memory outside the heap |
+//! | [`transfer`], [`staging`], [`stream`] | puts and gets; memory outside the heap; calls on a stream as kernels |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; words that are waited for |
 //! | [`losses`] | which PEs that are lost end a wait; pure |
 //! | [`describe`], [`leftovers`] | faults in words; what a job leaves on the machine |
@@ -38,6 +38,7 @@ mod ports;
 pub mod source;
 mod staging;
 pub mod start;
+mod stream;
 mod symmetric;
 mod team_calls;
 pub mod transfer;

@@ -45,15 +45,18 @@ impl Symmetric {
         if inside { Ok(at - start) } else { Err(Failure::NotSymmetric { at, bytes, start, end }) }
     }
 
+    /// Whether an aligned word of eight bytes lies there.
+    pub(super) fn word(&self, at: u64) -> Result<(), Failure> {
+        let offset = self.offset(at, 8)?;
+        if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned { at, bytes: 8 }) }
+    }
+
     /// A word of eight bytes of this PE's; what was written before it is visible.
     ///
     /// # Errors
     /// It is none of the symmetric heap's.
     pub fn read_word(&self, at: u64) -> Result<u64, Failure> {
-        let offset = self.offset(at, 8)?;
-        if !offset.is_multiple_of(8) {
-            return Err(Failure::Unaligned { at, bytes: 8 });
-        }
+        self.word(at)?;
         // SAFETY: an aligned word of the heap.
         Ok(unsafe { self.access.load(at, 8) }?)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Families of `nvshmem-compat/programs`.
-const FAMILIES: [&str; 8] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams"];
+const FAMILIES: [&str; 9] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams", "stream"];
 
 /// Compiles all of them; where they are.
 pub fn all() -> Result<PathBuf> {

@@ -81,6 +81,7 @@ pub const ALL: &[Job] = &[
     cuda("cuda-order", "order"),
     cuda("cuda-qp", "qp"),
     cuda("cuda-teams", "teams"),
+    cuda("cuda-stream", "stream"),
     MOE,
     MOE_NORMAL,
     PYTHON,

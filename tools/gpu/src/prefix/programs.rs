@@ -18,7 +18,8 @@ const ARCH: &str = "sm_90";
 /// All that the device library is for.
 pub const ARCHES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 /// Programs that count what is wrong, one a family.
-pub const FAMILIES: [&str; 8] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams"];
+pub const FAMILIES: [&str; 9] =
+    ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams", "stream"];
 /// Programs that measure, with NVSHMEM's options and tables.
 pub const MEASURES: [&str; 3] = ["shmem_put_bw", "shmem_put_latency", "shmem_atomic_bw"];
 
