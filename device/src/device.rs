@@ -86,6 +86,9 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 
     /// The channel `index` to `peer`. An index beyond the channels there are stands for one of them.
+    ///
+    /// # Panics
+    /// On the host: there is no such peer. A GPU checks nothing.
     #[inline(always)]
     pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
         Channel::of(self.state.channel(peer, index))

@@ -63,6 +63,10 @@ impl<'s, P: Platform> StatePtr<'s, P> {
     /// The channel `index` to `peer`. An index beyond the channels there are stands for one of them.
     #[inline(always)]
     pub(crate) fn channel(self, peer: u32, index: u32) -> ChannelPtr<'s, P> {
+        if P::CHECKS_PEERS {
+            let pes = root!(self, pe_count);
+            assert!(peer < pes, "channel: expected a peer below {pes}, got {peer}");
+        }
         let per_pe = root!(self, channels_per_pe);
         let row = peer * per_pe + state::wrapped(index, per_pe, root!(self, channel_mask));
         self.place(row, peer)

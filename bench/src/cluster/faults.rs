@@ -14,19 +14,11 @@ impl Unit {
     pub fn describe(&self, fault: &Fault, tolerant: bool, gone: Option<String>) -> Ended {
         let (me, peer) = (self.words.root().my_pe, fault.peer);
         let what = match fault.kind {
-            FaultKind::Completion => "an error completion",
-            FaultKind::Overdue => "no completion in time",
-            FaultKind::PeerLost => "every path to the peer is dead",
-            FaultKind::BadAddress => "an address outside the heap",
-            FaultKind::FenceUnproven => "an old path could not be fenced",
             FaultKind::Uncertain if self.words.was_executed(peer, fault.channel, fault.at.0) => {
                 "an operation was applied, and its answer is lost"
             }
             FaultKind::Uncertain => "it is not known whether an operation was applied",
-            FaultKind::AnswerLost => "the peer's NIC failed in the middle of an exact atomic",
-            FaultKind::NoMaskedAtomics => "a NIC of the job has no masked atomics",
-            FaultKind::FetchNotExact => "exact fetching atomics were not set up",
-            FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
+            kind => kind.meaning(),
         };
         let whom = match fault.kind {
             FaultKind::PeerLost | FaultKind::Overdue => format!("PE {me} lost peer {peer}"),

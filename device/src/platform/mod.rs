@@ -64,6 +64,9 @@ impl Root for InMemory {
 pub trait Platform: Copy {
     /// False: nothing is switched, whatever the policy says, and the code that would is not there.
     const FAULT_TOLERANCE: bool = true;
+    /// True: a peer that there is not ends the program with a sentence. False where nothing may panic: callers give
+    /// peers that there are.
+    const CHECKS_PEERS: bool = true;
     /// Where the root of the device state is.
     type Root: Root;
     /// Nanoseconds, monotonic, the same clock for all lanes.

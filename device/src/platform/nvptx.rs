@@ -101,6 +101,7 @@ const RELAX_NS: u32 = 64;
 #[allow(named_asm_labels)] // a label of PTX is local to its braces; it has no numbered ones
 impl<const FT: bool> Platform for Gpu<FT> {
     const FAULT_TOLERANCE: bool = FT;
+    const CHECKS_PEERS: bool = false;
     type Root = InConstantMemory;
 
     /// One clock for all SMs, in steps of 32 ns to 1 us by model; never goes back.

@@ -22,10 +22,10 @@ fn send(pes: &[Runtime], text: &str, number: u64) -> Result<()> {
     let put = Put { dst: TEXT, src: TEXT, bytes: text.len() as u64 };
     let flag = Signal::Monotone(number);
     let channel = from.channel(1, 0);
-    channel.put_signal_nbi(Solo, put, FLAG, flag).map_err(|fault| format!("{fault:?}"))?;
+    channel.put_signal_nbi(Solo, put, FLAG, flag)?;
     let deadline = to.deadline(PATIENCE);
-    to.device().wait_until_ge(Solo, FLAG, number, deadline).map_err(|fault| format!("{fault:?}"))?;
-    channel.quiet(Solo, from.deadline(PATIENCE)).map_err(|fault| format!("{fault:?}"))?;
+    to.device().wait_until_ge(Solo, FLAG, number, deadline)?;
+    channel.quiet(Solo, from.deadline(PATIENCE))?;
     let mut arrived = vec![0; text.len()];
     to.read(TEXT, &mut arrived)?;
     println!("PE 1 has {:?}", String::from_utf8_lossy(&arrived));

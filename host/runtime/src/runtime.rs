@@ -241,7 +241,11 @@ impl Runtime {
         device.expect("`of` found the state of this version")
     }
 
-    /// A channel to a peer.
+    /// The channel `index` to `peer`. An index beyond the channels there are (`channels_per_pe` of the configuration, 2
+    /// by default) stands for one of them.
+    ///
+    /// # Panics
+    /// There is no such peer.
     pub fn channel(&self, peer: u32, index: u32) -> Channel<'_, Host<'_>> {
         self.device().channel(peer, index)
     }

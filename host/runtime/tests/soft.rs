@@ -156,3 +156,11 @@ fn a_peer_on_soft_nics_is_given_up_when_somebody_said_or_late() {
     assert_eq!([asked(None), asked(Some("2s"))].map(of), [10_000_000_000, 2_000_000_000]);
     assert_eq!(soft_give_up_ns(None, 60_000_000_000), 60_000_000_000);
 }
+
+/// A row outside the table would be read, and what lies there taken for a channel.
+#[test]
+#[should_panic(expected = "channel: expected a peer below 2, got 7")]
+fn a_peer_that_is_not_there_is_named() {
+    let (_nics, pes) = two_pes();
+    pes[0].channel(7, 0);
+}

@@ -40,7 +40,7 @@ impl FileSink {
         let at_end = end.clone();
         let body = move || {
             if let Err(error) = write_all(&path, &take, &at_end, bytes_max) {
-                say(&format!("events are not written any more: {}: {error}", path.display()));
+                say(&format!("SHUNT_EVENTS: events are not written: {}: {error}", path.display()));
                 drop(take);
             }
             let _ = ended.send(());

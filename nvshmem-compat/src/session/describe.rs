@@ -15,26 +15,6 @@ fn syndrome_text(raw: u32) -> String {
     }
 }
 
-pub(super) const fn what(kind: FaultKind) -> &'static str {
-    match kind {
-        FaultKind::Completion => "an error completion",
-        FaultKind::Overdue => "no completion in time",
-        FaultKind::PeerLost => "every path to the peer is dead",
-        FaultKind::BadAddress => "an address outside the heap",
-        FaultKind::FenceUnproven => "an old path could not be fenced",
-        FaultKind::Uncertain => "an operation's fate is not known whole",
-        FaultKind::AnswerLost => {
-            "its NIC failed in the middle of an atomic, and it is not known whether it was applied"
-        }
-        FaultKind::NoMaskedAtomics => {
-            "a NIC of the job has no masked atomics: words of 8 bytes have all atomics unless SHUNT_FETCH=nic, \
-             words of 4 bytes have none"
-        }
-        FaultKind::FetchNotExact => "exact fetching atomics were not set up",
-        FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
-    }
-}
-
 /// What is known of an operation (`applied`: that it was), how the program goes on, and which setting avoids the
 /// question.
 fn uncertain(fault: &Fault, applied: bool) -> String {
@@ -64,7 +44,7 @@ pub(super) fn broken(words: &StateWords, gone: Option<String>, fault: &Fault) ->
     let mut text = format!(
         "peer {peer} on channel {channel}, path {me}.{local}>{peer}.{remote}: {}; ticket {}, {} operations \
              unfinished; first cause {}, {}",
-        what(fault.kind),
+        fault.kind.meaning(),
         fault.at.0,
         fault.unfinished,
         fault.cause.name(),

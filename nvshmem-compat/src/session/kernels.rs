@@ -4,7 +4,6 @@
 //! a processor on one word are not atomic with each other over PCIe. So the first channel to each peer is the host's,
 //! the others are theirs, and whatever is to be done on those a kernel does.
 
-use super::describe;
 use super::kernel_map::{DeviceWords, KernelMap};
 use super::locks::lock;
 use super::memory;
@@ -122,7 +121,7 @@ impl KernelSide {
         if count > 0 {
             let (status, pe) = ((first >> 32) as u32, first as u32 as i32);
             let at = if pe < 0 { "a wait".to_owned() } else { format!("a call to PE {pe}") };
-            let what = FaultKind::from_raw(status).map_or("see shunt_device.h", describe::what);
+            let what = FaultKind::from_raw(status).map_or("see shunt_device.h", FaultKind::meaning);
             shunt_host::complain!(
                 "shunt: PE {}: {count} calls of kernels could not do what they were asked for; the first was {at}, \
                  with fault {status}: {what}",

@@ -265,7 +265,7 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
         Profile::Debug => (&["-p", LIBRARY], "debug"),
         Profile::Workspace => (&["--release"], "release"),
     };
-    sh::run(sh::cargo().args(["build", "--quiet"]).args(args))?;
+    sh::run(sh::cargo().args(["build"]).args(args))?;
     let built = Path::new(built).join("libshunt_nvshmem.so");
     let crate_folder = sh::root().join("nvshmem-compat");
     copy_tree(&crate_folder.join("include"), &out.join("include"))?;
