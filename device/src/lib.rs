@@ -24,6 +24,7 @@ pub mod cut;
 mod device;
 mod doorbell;
 mod exact_fetch;
+mod fault_words;
 pub mod journal;
 mod multi_block;
 mod out_of_order;

@@ -181,10 +181,24 @@ impl Machine {
         });
     }
 
+    /// Planned faults that have hit nothing: NIC and kind.
+    fn not_hit(&self) -> Vec<String> {
+        let faults = self.devices.with_fabric(|fabric| fabric.faults());
+        let not_hit = faults.iter().filter(|fault| fault.hits == 0);
+        not_hit.map(|fault| format!("mlx5_{} {}", fault.at.rail, fault.kind)).collect()
+    }
+
     /// Leaves the fabric and removes its files. The NICs answer as before, but nobody else's packets reach them.
     pub fn close(&self) {
-        if self.process != std::process::id() || !self.devices.close() {
+        if self.process != std::process::id() {
             return;
+        }
+        let not_hit = self.not_hit();
+        if !self.devices.close() {
+            return;
+        }
+        for fault in not_hit {
+            log::line(Level::Warn, format_args!("fault {fault}: the program ended before it hit anything"));
         }
         self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -220,9 +234,27 @@ extern "C" fn leave() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::PlannedFault;
     use rustix::io::Errno;
     use shunt_layout::mlx5::prm::cmd::{Opcode, input};
     use shunt_soft_nic::FaultKind;
+
+    #[test]
+    fn a_fault_that_comes_too_late_is_known() {
+        let runtime = std::env::temp_dir().join(format!("shunt-late-{}", std::process::id()));
+        let late = PlannedFault {
+            when: When::After(60_000_000_000),
+            nic: 0,
+            kind: FaultKind::Down { for_ns: None },
+        };
+        let settings = Settings { faults: vec![late], ..Settings::default() };
+        let machine = Machine::start_with(settings, &runtime, Duration::from_millis(50)).unwrap();
+        assert_eq!(machine.not_hit(), Vec::<String>::new(), "none is planned before a device is opened");
+        machine.opened();
+        assert_eq!(machine.not_hit(), ["mlx5_0 down"]);
+        machine.close();
+        let _ = std::fs::remove_dir_all(&runtime);
+    }
 
     #[test]
     fn a_command_that_nobody_answers_ends() {
