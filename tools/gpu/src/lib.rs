@@ -16,8 +16,9 @@ use std::path::Path;
 
 pub use command::stage as gpu_stage;
 pub use prefix::night as prefix_night;
-pub use prefix::wheel::library as nvshmem_library;
+pub use prefix::wheel::{Unreachable, library as nvshmem_library};
 pub use ptx::{night as ptx_night, stage as ptx_stage};
+pub use transport::night as transport_night;
 
 /// The tasks.
 pub const TASKS: [Task; 5] = [

@@ -8,43 +8,70 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Package and version.
-const WHEEL: &str = "nvidia-nvshmem-cu13==3.8.0";
+/// The package.
+const PACKAGE: &str = "nvidia-nvshmem-cu13";
 /// Its host library.
 const LIBRARY: &str = "lib/libnvshmem_host.so.3";
 
+/// One release of the package.
+#[derive(Clone, Copy, Debug)]
+pub struct Release {
+    /// As the package is numbered.
+    pub version: &'static str,
+    /// The folder that it is fetched into, below the target folder.
+    home: &'static str,
+}
+
+/// The one that our library and headers are held against.
+pub const NEWEST: Release = Release { version: "3.8.0", home: "nvshmem-wheel" };
+/// The last whose transports take memory for the host's where CUDA has no driver to ask.
+pub const HOST_MEMORY: Release = Release { version: "3.6.5", home: "nvshmem-wheel-3.6.5" };
+
 /// It cannot be had here.
 #[derive(Debug)]
-pub struct Unreachable(String);
+pub struct Unreachable {
+    release: Release,
+    why: String,
+}
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{WHEEL} cannot be fetched: {}", self.0)
+        write!(f, "{PACKAGE} {} cannot be fetched: {}", self.release.version, self.why)
     }
 }
 
 impl std::error::Error for Unreachable {}
 
-/// Its folder, with `include` and `lib`; fetched if it is not there.
+/// The newest release's folder, with `include` and `lib`; fetched if it is not there.
 ///
 /// # Errors
 /// [`Unreachable`].
 pub fn folder() -> Result<PathBuf> {
-    let home = sh::target_dir().join("nvshmem-wheel");
+    folder_of(&NEWEST)
+}
+
+/// The same of any release.
+///
+/// # Errors
+/// [`Unreachable`].
+pub fn folder_of(release: &Release) -> Result<PathBuf> {
+    let home = sh::target_dir().join(release.home);
+    let unreachable = |why: String| Error::new(Unreachable { release: *release, why });
+    let wheel = format!("{PACKAGE}=={}", release.version);
     let folder = home.join("nvidia/nvshmem");
     let library = folder.join(LIBRARY);
     if library.is_file() {
         return Ok(folder);
     }
     if !sh::exists("python3") {
-        return Err(Error::new(Unreachable("there is no python3".into())));
+        return Err(unreachable("there is no python3".into()));
     }
-    println!("fetching {WHEEL}");
+    println!("fetching {wheel}");
     let mut pip = sh::command("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
-    sh::capture(pip.arg(&home).arg(WHEEL)).map_err(|error| Error::new(Unreachable(format!("{error:#}"))))?;
+    sh::capture(pip.arg(&home).arg(&wheel)).map_err(|error| unreachable(format!("{error:#}")))?;
     if !library.is_file() {
-        bail!("{WHEEL} holds no {}", library.display());
+        bail!("{wheel} holds no {}", library.display());
     }
     Ok(folder)
 }
