@@ -13,8 +13,8 @@ const STRIDE: usize = 32;
 const RECORD: usize = STRIDE << LOG_DEPTH;
 
 /// A pool as libmlx5 keeps it: a list of free WQEs, linked in memory.
-struct Pool {
-    rmpn: u32,
+pub struct Pool {
+    pub rmpn: u32,
     memory: Memory,
     head: u16,
     tail: u16,
@@ -22,7 +22,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(rig: &mut Rig, host: usize) -> Self {
+    pub fn new(rig: &mut Rig, host: usize) -> Self {
         let memory = Memory::new(RECORD + 64);
         let nic = rig.hosts[host].nic;
         // SAFETY: tests keep their pools as long as they step.
@@ -38,7 +38,7 @@ impl Pool {
         self.memory.set32(index as usize * STRIDE, (next.to_be() as u32) << 16);
     }
 
-    fn post(&mut self, segment: [u32; 4]) -> u16 {
+    pub fn post(&mut self, segment: [u32; 4]) -> u16 {
         let (index, at) = (self.head, self.head as usize * STRIDE);
         let next = u16::from_be((self.memory.get64(at) >> 16) as u16);
         assert_ne!(index, self.tail, "the last WQE links the list and is never posted");

@@ -7,6 +7,7 @@ mod carrier;
 mod commands;
 mod datagram;
 mod doorbell_pages;
+mod dynamic;
 mod engine;
 mod errors;
 mod fault_grammar;

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use shunt_soft_nic::packet::{
-    AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Part, Payload, Reth, aeth,
+    AtomicOp, AtomicRequest, Body, Datagram, DcSetup, DcStep, ELSEWHERE, MTU_MAX, Packet, Part, Payload,
+    Reth, aeth,
 };
 use shunt_soft_nic::wire::{Addresses, FRAME_MAX, Icrc, Outer, ROCE_PORT, WireError, decode, encode};
 
@@ -83,6 +84,8 @@ fn golden_frames() {
         imm: Some(0xdead_beef),
         payload: payload(b"hi!!"),
     };
+    let (key, mac) = (0x1122_3344_5566_7788, 0x0253_4801_0101);
+    let connect = DcSetup { step: DcStep::Connect, number: 0x0102_0304, qpn: 0x42, mtu: 4096, key, mac };
     let ud = Packet { solicited: true, ..packet(1, 3, false, Body::Datagram(Box::new(datagram))) };
     let cases = [
         (
@@ -105,6 +108,12 @@ fn golden_frames() {
             "0030",
             "c140ffff000000418000001000007f001234567800a1b25a00000004000000000000000300000000\
              80008000b6161929",
+        ),
+        (
+            packet(0x41, 7, false, Body::Dc(Box::new(connect))),
+            "0030",
+            "c240ffff000000410000000700000000010203040000004200001000112233445566778800000253\
+             480101018bfee917",
         ),
         (ud, "0020", "65c0ffff00000001000000031122334400000042deadbeef68692121eea3caa5"),
     ];
@@ -265,6 +274,9 @@ fn every_error_has_its_name() {
     assert_eq!(change(&ack, 66, 0x40), WireError::Syndrome(0x40));
     assert_eq!(change(&ack, 66, 0x9f), WireError::Syndrome(0x9f));
     assert_eq!(change(&atomic, 81, 2), WireError::AtomicBytes(2));
+    let setup = DcSetup { step: DcStep::Refuse, number: 1, qpn: 2, mtu: 256, key: 3, mac: 4 };
+    let setup = encoded(&packet(1, 2, false, Body::Dc(Box::new(setup))));
+    assert_eq!(change(&setup, 69, 3), WireError::DcStep(3));
     let unwanted = forged(&read, |frame| frame.extend([0; 4]));
     assert_eq!(error(&unwanted), WireError::Unwanted { opcode: 0x0c, bytes: 4 });
     assert_eq!(error(&forged(&write, |frame| frame.push(0))), WireError::Payload(9));
@@ -378,8 +390,12 @@ fn bodies() -> impl Strategy<Value = Body> {
             Body::Datagram(Box::new(Datagram { destination, source_qpn, qkey, imm, payload }))
         },
     );
+    let step = prop_oneof![Just(DcStep::Connect), Just(DcStep::Accept), Just(DcStep::Refuse)];
+    let dc = (step, any::<u32>(), 0..1u32 << 24, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
+        |(step, number, qpn, mtu, key, mac)| Body::Dc(Box::new(DcSetup { step, number, qpn, mtu, key, mac })),
+    );
     let (request, atomic) = (reths().prop_map(Body::ReadRequest), atomics().prop_map(Body::Atomic));
-    prop_oneof![write, write_imm, send, read, ack, answer, datagram, request, atomic]
+    prop_oneof![write, write_imm, send, read, ack, answer, datagram, dc, request, atomic]
 }
 
 fn packets() -> impl Strategy<Value = Packet> {

@@ -1,8 +1,7 @@
 //! Unreliable datagrams, both halves: sent once and complete at once; landed whole, or lost in silence.
 
 use crate::completion_queue::Received;
-use crate::config::LinkLayer;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Remote};
 use crate::event;
 use crate::fetch::{Letter, Task, Work};
 use crate::receive_queue::ReceiveQueue;
@@ -12,7 +11,6 @@ use crate::step_context::StepContext;
 use crate::units::Units;
 use shunt_layout::mlx5::cqe::{GRH_FLAG, opcode};
 use shunt_layout::mlx5::eqe::event as events;
-use shunt_layout::mlx5::wqe::AddressVector;
 use shunt_soft_wire::frame::{self, HOP_LIMIT};
 use shunt_soft_wire::packet::{Body, Datagram, Packet};
 use std::net::Ipv4Addr;
@@ -33,8 +31,7 @@ pub(crate) fn packet(
     let Task::Datagram(letter) = &work.task else { unreachable!("judged by the caller") };
     let payload = qp.owner().gather_message(&units.memory, &letter.data, 0, work.bytes, &mut cx.pool)?;
     let Letter { to, imm, .. } = **letter;
-    let destination = destination(&to, units.config.link_layer);
-    let mac = to.rmac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64);
+    let Remote { qpn, address: destination, mac, .. } = Remote::of(&to, units.config.link_layer);
     // A key with its top bit set stands for the sender's own.
     let qkey = if to.qkey >> 31 != 0 { qp.qkey } else { to.qkey };
     let datagram = Datagram { destination, source_qpn: qp.qpn, qkey, imm, payload };
@@ -42,18 +39,12 @@ pub(crate) fn packet(
         from: units.number,
         to: cx.route(destination, mac),
         source: units.config.source_address(destination),
-        qpn: to.qpn,
+        qpn,
         psn,
         ack_request: false,
         solicited: work.solicited,
         body: Body::Datagram(Box::new(datagram)),
     })
-}
-
-/// The address an address vector names.
-fn destination(to: &AddressVector, link_layer: LinkLayer) -> u128 {
-    let by_lid = link_layer == LinkLayer::InfiniBand && !to.grh;
-    if by_lid { to.rlid as u128 } else { u128::from_be_bytes(to.rgid) }
 }
 
 /// Something reached a datagram queue pair.

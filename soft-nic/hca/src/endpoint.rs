@@ -1,13 +1,14 @@
 //! What both halves of a queue pair share: who it is, its state, the other end, its timer and its turn.
 
 use crate::completion_queue::Origin;
-use crate::config::NicConfig;
+use crate::config::{LinkLayer, NicConfig};
 use crate::dma::Owner;
 use crate::step_context::StepContext;
 use crate::timer::{NEVER, Timer, Timers};
 use crate::units::Units;
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::qp::{State, qpc};
+use shunt_layout::mlx5::wqe::AddressVector;
 use shunt_soft_wire::packet::{Body, NO_ROUTE, Packet};
 
 /// What a queue pair is.
@@ -15,6 +16,19 @@ use shunt_soft_wire::packet::{Body, NO_ROUTE, Packet};
 pub(crate) enum Service {
     Reliable,
     Datagram,
+    /// Sends to the target that each WQE names.
+    DcInitiator,
+    /// Takes connections of initiators.
+    DcTarget,
+    /// A target's end of one path.
+    DcResponder,
+}
+
+impl Service {
+    /// True for what is no queue pair to a program.
+    pub(crate) fn is_hidden(self) -> bool {
+        matches!(self, Self::DcTarget | Self::DcResponder)
+    }
 }
 
 /// The other end.
@@ -40,6 +54,13 @@ impl Remote {
         Self { qpn, address, mac, route: NO_ROUTE, epoch: 0 }
     }
 
+    /// The queue pair that an address vector names.
+    pub(crate) fn of(to: &AddressVector, link_layer: LinkLayer) -> Self {
+        let by_lid = link_layer == LinkLayer::InfiniBand && !to.grh;
+        let address = if by_lid { to.rlid as u128 } else { u128::from_be_bytes(to.rgid) };
+        Self::at(to.qpn, address, to.rmac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64))
+    }
+
     /// Finds the NIC that owns the address, unless it is known.
     #[inline]
     pub(crate) fn resolve(&mut self, cx: &mut StepContext) {
@@ -59,6 +80,8 @@ pub(crate) struct Endpoint {
     pub(crate) qkey: u32,
     pub(crate) pd: u32,
     pub(crate) user_index: u32,
+    /// The number in its completions: its own, or its target's.
+    pub(crate) told: u32,
     pub(crate) mtu: u32,
     pub(crate) log_max_message: u32,
     pub(crate) remote: Remote,
@@ -92,6 +115,7 @@ impl Endpoint {
             qkey: 0,
             pd: qpc::PD.get(&context),
             user_index: qpc::USER_INDEX.get(&context),
+            told: qpn,
             mtu: 256,
             log_max_message,
             remote: Remote::none(),
@@ -124,7 +148,7 @@ impl Endpoint {
     /// What its completions say of it in a queue.
     #[inline]
     pub(crate) fn origin(&self, cqn: u32) -> Origin {
-        Origin { cqn, qpn: self.qpn, user_index: self.user_index }
+        Origin { cqn, qpn: self.told, user_index: self.user_index }
     }
 
     /// Puts it in the transmit queue, unless it is there.

@@ -1,5 +1,6 @@
 //! Reads WQEs out of send queues.
 
+use crate::dc::Destination;
 use crate::dma::{Data, Piece, Sge};
 use crate::endpoint::{Endpoint, Service};
 use crate::memory::Span;
@@ -59,6 +60,8 @@ pub(crate) struct Work {
     /// READ: response packets that arrived. Atomic: 1 once answered.
     pub(crate) answered: u32,
     pub(crate) task: Task,
+    /// The target it goes to, of an initiator.
+    pub(crate) to: Option<Box<Destination>>,
     /// It cannot be sent: the error to complete with once all before it are done.
     pub(crate) error: Option<WorkError>,
 }
@@ -120,13 +123,30 @@ struct Wqe<'q> {
     /// Block it starts at, not wrapped.
     at: u64,
     ds: u64,
+    /// Segments of address behind the control segment that are passed over.
+    address: u64,
 }
 
 impl Wqe<'_> {
     /// Segment `n`.
     #[inline(always)]
     fn segment(&self, n: u64) -> Segment {
-        self.ring.segment(self.at, n)
+        self.ring.segment(self.at, n + self.address)
+    }
+
+    /// The target that an initiator's WQE names. What follows is read as of a reliable connection.
+    fn destination(&mut self) -> Result<Box<Destination>, WorkError> {
+        if self.ds < 4 {
+            return Err(MALFORMED);
+        }
+        let vector = [1, 2, 3].map(|n| self.segment(n));
+        let key = vector[0].map(u32::from_be);
+        let to = AddressVector::read(vector);
+        if !to.full {
+            return Err(MALFORMED);
+        }
+        (self.address, self.ds) = (3, self.ds - 3);
+        Ok(Box::new(Destination { to, key: (key[0] as u64) << 32 | key[1] as u64 }))
     }
 
     /// Inline payload that starts in segment `n`, behind the four header bytes.
@@ -322,11 +342,18 @@ fn is_offered(opcode: u8, atomics: u32) -> bool {
 /// operations that the device has.
 pub(crate) fn fetch(ring: &SendRing, qp: &Endpoint, at: u64, end: u64, atomics: u32) -> Work {
     let (ctrl, blocks) = ring.ctrl_at(at, end);
-    let wqe = Wqe { ring, qp, at, ds: ctrl.ds as u64 };
+    let mut wqe = Wqe { ring, qp, at, ds: ctrl.ds as u64, address: 0 };
     let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
     let whole = whole && is_offered(ctrl.opcode, atomics);
     let sound = whole && ctrl.index == at as u16 && ctrl.qpn == qp.qpn;
-    let (task, bytes, error) = match if sound { wqe.task(ctrl) } else { Err(MALFORMED) } {
+    let addressed = sound && qp.service == Service::DcInitiator && ctrl.opcode != Opcode::Nop as u8;
+    let to = if addressed { wqe.destination().map(Some) } else { Ok(None) };
+    let task = if sound { to.and_then(|to| Ok((to, wqe.task(ctrl)?))) } else { Err(MALFORMED) };
+    let (to, task) = match task {
+        Ok((to, task)) => (to, Ok(task)),
+        Err(error) => (None, Err(error)),
+    };
+    let (task, bytes, error) = match task {
         Ok((_, bytes)) if bytes > 1 << qp.log_max_message => (Task::Nothing, 0, Some(TOO_LONG)),
         Ok((task, bytes)) => (task, bytes as u32, None),
         Err(error) => (Task::Nothing, 0, Some(error)),
@@ -348,6 +375,7 @@ pub(crate) fn fetch(ring: &SendRing, qp: &Endpoint, at: u64, end: u64, atomics: 
         bytes,
         answered: 0,
         task,
+        to,
         error,
     }
 }

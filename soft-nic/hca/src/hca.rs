@@ -3,6 +3,8 @@
 //! A step takes one queue pair at a time, and lends it the units.
 
 use crate::config::NicConfig;
+use crate::dc;
+use crate::dc_target;
 use crate::doorbell_page::{DoorbellPages, REGISTERS_POLLED, Rung};
 use crate::event;
 use crate::object_table::Table;
@@ -70,6 +72,9 @@ impl Hca {
         self.units.counters.packets_rx += 1;
         self.units.counters.bytes_rx += packet.data_bytes();
         let qpn = packet.qpn;
+        if dc::is_connect(&packet) {
+            return dc_target::connect(&mut self.qps, &mut self.units, packet, cx);
+        }
         let Some(qp) = self.qps.get_mut(qpn) else {
             return self.units.drop_packet(packet, cx);
         };

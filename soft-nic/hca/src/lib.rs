@@ -38,6 +38,8 @@ pub mod config;
 mod counters;
 mod cq_arm;
 mod datagram;
+mod dc;
+mod dc_target;
 mod dma;
 mod doorbell_page;
 mod endpoint;

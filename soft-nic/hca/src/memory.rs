@@ -15,6 +15,9 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// No memory: of a queue that is never read.
+    pub(crate) const NOTHING: Self = Self { address: 0, bytes: 0 };
+
     /// First address.
     pub(crate) fn address(self) -> u64 {
         self.address

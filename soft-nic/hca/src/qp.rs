@@ -1,6 +1,7 @@
 //! A queue pair: two halves and what they share, and what happens to it as a whole.
 
 use crate::datagram;
+use crate::dc::Target;
 use crate::endpoint::{Endpoint, Service};
 use crate::object_table::Table;
 use crate::requester::Requester;
@@ -22,6 +23,8 @@ pub(crate) struct Qp {
     /// Doorbell page it rings in.
     pub(crate) uar: u32,
     pub(crate) umems: [u32; 2],
+    /// What a target of dynamically connected transport has.
+    pub(crate) target: Option<Box<Target>>,
 }
 
 impl Qp {
@@ -61,7 +64,8 @@ impl Qp {
             State::Rtr => !packet.is_response(),
             _ => false,
         };
-        let wanted = packet.is_response() || !self.responder.is_refusing();
+        let asks = !self.responder.is_refusing() && self.endpoint.service != Service::DcInitiator;
+        let wanted = packet.is_response() || asks;
         if awake && wanted && packet.source == self.endpoint.remote.address {
             self.dispatch(packet, units, cx);
         } else if awake && self.endpoint.service == Service::Datagram {
@@ -80,6 +84,7 @@ impl Qp {
             Body::ReadResponse { part, payload, .. } => {
                 requester.read_answered(at, part, payload, endpoint, units, cx);
             }
+            Body::Dc(setup) => requester.dc_answered(*setup, endpoint, units, cx),
             Body::AtomicAck { original, .. } => requester.atomic_answered(at, original, endpoint, units, cx),
             body => {
                 let asks = Asks { at, ack: packet.ack_request, event: packet.solicited };

@@ -3,6 +3,7 @@
 use crate::atomic;
 use crate::completion_queue::Completion;
 use crate::datagram;
+use crate::dc::{Asked, Initiator};
 use crate::dma::LOCAL_KEY;
 use crate::endpoint::Endpoint;
 use crate::event;
@@ -21,7 +22,7 @@ use shunt_layout::mlx5::cqe::{Syndrome, vendor};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_soft_fault::FaultKind;
-use shunt_soft_wire::packet::{Part, Payload, aeth};
+use shunt_soft_wire::packet::{DcSetup, DcStep, Part, Payload, aeth};
 use shunt_soft_wire::psn;
 
 /// Retries used up.
@@ -46,13 +47,16 @@ pub(crate) struct Requester {
     /// Packets that may be unacknowledged: [`WINDOW`] or [`SHUT`].
     window: i32,
     pub(crate) share: WindowShare,
+    /// The path that an initiator of dynamically connected transport has or asks for.
+    initiator: Option<Box<Initiator>>,
     /// It rewound for a lost response; further signs of the same loss are ignored until progress.
     rewound: bool,
 }
 
 impl Requester {
-    pub(crate) fn new(cqn: u32, ring: SendRing, record: Span) -> Self {
+    pub(crate) fn new(cqn: u32, ring: SendRing, record: Span, initiates: bool) -> Self {
         Self {
+            initiator: initiates.then(Box::default),
             queue: SendQueue::new(ring, record),
             cqn,
             flight: InFlight::default(),
@@ -73,6 +77,9 @@ impl Requester {
         self.window = WINDOW;
         self.share = WindowShare::default();
         self.rewound = false;
+        if let Some(initiator) = &mut self.initiator {
+            initiator.forget();
+        }
     }
 
     /// It may send from now on, PSN `first` first, with so many READs and atomics under way.
@@ -123,6 +130,9 @@ impl Requester {
                 self.retire(qp, units, cx.now);
                 continue;
             }
+            if self.initiator.is_some() && !self.has_path(qp, units, cx) {
+                return false;
+            }
             if self.flight.under_way() >= self.window {
                 return false;
             }
@@ -152,6 +162,66 @@ impl Requester {
         self.flight.push(self.queue.fetch(qp, units.config.profile.atomics.operations));
         units.counters.wqes += 1;
         true
+    }
+
+    /// True if an initiator is connected to the target of its next WQE. If not it asks for a path, once all that went
+    /// elsewhere was acknowledged.
+    fn has_path(&mut self, qp: &mut Endpoint, units: &mut Units, cx: &mut StepContext) -> bool {
+        let Some(initiator) = &mut self.initiator else { return true };
+        let Some(to) = self.flight.to_send().to.as_deref() else { return false };
+        match initiator.wants(to, self.flight.any_under_way(), cx.now) {
+            Asked::There => return true,
+            Asked::Wait => {}
+            Asked::Now => {
+                if cx.remote_nics.is_windowed() {
+                    self.share.settle(0, qp, cx);
+                }
+                initiator.ask(to, self.flight.send_psn(), qp, units, cx);
+                if let Some(patience) = self.retries.patience_ns() {
+                    qp.set_clock(&mut units.timers, cx.now + patience);
+                }
+            }
+        }
+        false
+    }
+
+    /// A target answered.
+    pub(crate) fn dc_answered(
+        &mut self,
+        setup: DcSetup,
+        qp: &mut Endpoint,
+        units: &mut Units,
+        cx: &mut StepContext,
+    ) {
+        let Some(initiator) = self.initiator.as_mut().filter(|initiator| initiator.awaits(setup.number))
+        else {
+            return; // Of a path that was given up, or told before.
+        };
+        if setup.step == DcStep::Refuse {
+            initiator.forget();
+            return self.fail((Syndrome::REMOTE_ACCESS, vendor::REMOTE_ACCESS), qp, units, cx.now);
+        }
+        let Some(to) = self.flight.front().and_then(|work| work.to.as_deref()) else { return };
+        initiator.connected(*to);
+        qp.remote.qpn = setup.qpn;
+        self.retries.restore();
+        qp.stop_clock();
+        qp.want_turn(units, cx);
+    }
+
+    /// No target answered in time: asks again, or gives up.
+    fn ask_again(&mut self, qp: &mut Endpoint, units: &mut Units, cx: &mut StepContext) {
+        units.counters.timeouts += 1;
+        if !self.retries.take() {
+            return self.fail(EXHAUSTED, qp, units, cx.now);
+        }
+        let (Some(initiator), Some(work)) = (&mut self.initiator, self.flight.front()) else { return };
+        let Some(to) = work.to.as_deref() else { return };
+        initiator.ask(to, self.flight.send_psn(), qp, units, cx);
+        units.counters.retransmits += 1;
+        if let Some(patience) = self.retries.patience_ns() {
+            qp.set_clock(&mut units.timers, cx.now + patience);
+        }
     }
 
     /// Builds and sends the next packet. False if its data cannot be read: its WQE then carries the error.
@@ -388,6 +458,9 @@ impl Requester {
 
     /// The retry clock ran out.
     pub(crate) fn timed_out(&mut self, qp: &mut Endpoint, units: &mut Units, cx: &mut StepContext) {
+        if self.initiator.as_ref().is_some_and(|initiator| initiator.asks()) {
+            return self.ask_again(qp, units, cx);
+        }
         if self.window == SHUT {
             self.window = WINDOW;
             qp.want_turn(units, cx);

@@ -48,6 +48,8 @@ pub(crate) enum Refusal {
     NoEce,
     NoSuchEce,
     EceSettled,
+    NoSuchDct,
+    DctShape,
 }
 
 impl Refusal {
@@ -92,6 +94,8 @@ impl Refusal {
         Self::NoEce,
         Self::NoSuchEce,
         Self::EceSettled,
+        Self::NoSuchDct,
+        Self::DctShape,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -102,7 +106,7 @@ impl Refusal {
             Self::NoSuchPd | Self::NoSuchMkey | Self::NoSuchUmem | Self::NoSuchCq | Self::NoSuchUar => {
                 Status::BadRes
             }
-            Self::NoSuchQp | Self::NoSuchRmp => Status::BadRes,
+            Self::NoSuchQp | Self::NoSuchRmp | Self::NoSuchDct => Status::BadRes,
             Self::PdBusy | Self::CqBusy | Self::RmpBusy => Status::ResBusy,
             Self::QpState => Status::BadQpState,
             Self::NumbersUsedUp => Status::NoResources,
@@ -132,7 +136,11 @@ impl Refusal {
             Self::CqShape => "64-byte entries, up to 2^22 of them, not compressed, doorbell record in a umem",
             Self::NoSuchUar => "no such doorbell page",
             Self::NoSuchQp => "no such queue pair",
-            Self::QpService => "only reliable connections and unreliable datagrams",
+            Self::QpService => {
+                "only reliable connections, unreliable datagrams and initiators of dynamically connected transport"
+            }
+            Self::NoSuchDct => "no such target of dynamically connected transport",
+            Self::DctShape => "a target: mtu 1 to 5 and no larger than the port's, atomic_mode 0 to 3",
             Self::QpShape => "a send queue of 1 to 2^15 blocks with its doorbell record in a umem",
             Self::QpReceiveQueue => {
                 "rq_type must be 0 (a receive queue of its own), 1 (a receive memory pool) or 3 (none)"

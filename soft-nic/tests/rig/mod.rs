@@ -111,6 +111,8 @@ pub struct Options {
     pub datagram: Option<u32>,
     /// Pool it receives from instead of a queue of its own.
     pub pool: Option<u32>,
+    /// An initiator of dynamically connected transport.
+    pub initiator: bool,
 }
 
 impl Default for Options {
@@ -132,6 +134,7 @@ impl Default for Options {
             min_rnr: 12,
             datagram: None,
             pool: None,
+            initiator: false,
         }
     }
 }
@@ -399,7 +402,12 @@ impl Rig {
         qp::create::WQ_UMEM_ID.set(&mut make, umem);
         let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut make, value);
         set(qpc::PM_STATE, qp::PM_STATE_MIGRATED);
-        set(qpc::ST, if options.datagram.is_some() { qp::SERVICE_UD } else { qp::SERVICE_RC });
+        let service = match (options.datagram, options.initiator) {
+            (Some(_), _) => qp::SERVICE_UD,
+            (None, true) => qp::SERVICE_DC_INITIATOR,
+            (None, false) => qp::SERVICE_RC,
+        };
+        set(qpc::ST, service);
         match options.log_rq {
             None if options.pool.is_some() => {
                 set(qpc::RQ_TYPE, qp::RQ_TYPE_SHARED);

@@ -206,6 +206,34 @@ pub struct Datagram {
     pub payload: Payload,
 }
 
+/// What a packet says that sets up a dynamically connected path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DcStep {
+    /// An initiator asks a target for a path.
+    Connect,
+    /// There is one: from now on the initiator sends to the queue pair of [`DcSetup::qpn`].
+    Accept,
+    /// There is none: the key is another, or the target cannot.
+    Refuse,
+}
+
+/// A packet that sets up a dynamically connected path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DcSetup {
+    /// What it says.
+    pub step: DcStep,
+    /// Which of the initiator's paths it is about; an answer has the question's.
+    pub number: u32,
+    /// Queue pair of the sender: the initiator, or the responder of this path.
+    pub qpn: u32,
+    /// Largest payload of a packet of the path.
+    pub mtu: u32,
+    /// Key of the target.
+    pub key: u64,
+    /// MAC of the sender.
+    pub mac: u64,
+}
+
 /// What a packet says.
 #[derive(Clone, Debug)]
 pub enum Body {
@@ -241,6 +269,8 @@ pub enum Body {
     },
     /// SEND of an unreliable datagram.
     Datagram(Box<Datagram>),
+    /// A dynamically connected path is set up; its first request has this packet's number.
+    Dc(Box<DcSetup>),
     /// RDMA READ request.
     ReadRequest(Reth),
     /// Atomic request.
@@ -318,6 +348,7 @@ impl Packet {
             Body::WriteImm { part, .. } => 4 + 16 * part.starts() as u64,
             Body::Send { imm, .. } => 4 * imm.is_some() as u64,
             Body::Datagram(datagram) => 8 + 4 * datagram.imm.is_some() as u64,
+            Body::Dc(_) => 32,
             Body::ReadRequest(_) => 16,
             Body::Atomic(_) => 28,
             Body::ReadResponse { .. } | Body::Ack { .. } => 4,
@@ -326,9 +357,13 @@ impl Packet {
         OVERHEAD + header + self.payload_bytes()
     }
 
-    /// True for what a responder sends: ACK, NAK, READ response, atomic answer.
+    /// True for what a responder sends: ACK, NAK, READ response, atomic answer, the answer of a target.
     pub fn is_response(&self) -> bool {
-        matches!(self.body, Body::ReadResponse { .. } | Body::Ack { .. } | Body::AtomicAck { .. })
+        match &self.body {
+            Body::ReadResponse { .. } | Body::Ack { .. } | Body::AtomicAck { .. } => true,
+            Body::Dc(setup) => setup.step != DcStep::Connect,
+            _ => false,
+        }
     }
 
     /// Gives its buffer back.
@@ -348,6 +383,7 @@ impl Body {
             | Self::ReadResponse { payload, .. } => Some(payload),
             Self::Datagram(datagram) => Some(&datagram.payload),
             Self::ReadRequest(_) | Self::Atomic(_) | Self::Ack { .. } | Self::AtomicAck { .. } => None,
+            Self::Dc(_) => None,
         }
     }
 
@@ -360,6 +396,7 @@ impl Body {
             | Self::ReadResponse { payload, .. } => pool.give(payload),
             Self::Datagram(datagram) => pool.give(datagram.payload),
             Self::ReadRequest(_) | Self::Atomic(_) | Self::Ack { .. } | Self::AtomicAck { .. } => {}
+            Self::Dc(_) => {}
         }
     }
 }

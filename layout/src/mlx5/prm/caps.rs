@@ -70,6 +70,8 @@ pub mod general {
         DP_ORDERING_OOO_RW_RC: 0x38 [21:21];
         /// CQE version; must be 1.
         CQE_VERSION: 0x3c [3:0];
+        /// Dynamically connected transport.
+        DCT: 0x40 [5:5];
         /// RoCE.
         ROCE: 0x40 [2:2];
         /// Atomics.
@@ -176,5 +178,7 @@ pub mod atomic {
         ATOMIC_OPERATIONS: 0x10 [15:0];
         /// Sizes over RC; bit n is 2^n bytes.
         ATOMIC_SIZE_QP: 0x14 [15:0];
+        /// Sizes over DC.
+        ATOMIC_SIZE_DC: 0x18 [15:0];
     }
 }

@@ -6,6 +6,7 @@
 pub mod caps;
 pub mod cmd;
 pub mod cq;
+pub mod dct;
 pub mod mkey;
 pub mod pd;
 pub mod port;

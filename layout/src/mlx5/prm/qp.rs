@@ -155,6 +155,8 @@ pub const ATOMIC_MODE_UP_TO_8: u32 = 3;
 pub const SERVICE_RC: u32 = 0;
 /// `qpc.st`: unreliable datagram.
 pub const SERVICE_UD: u32 = 2;
+/// `qpc.st`: initiator of dynamically connected transport.
+pub const SERVICE_DC_INITIATOR: u32 = 5;
 
 /// The QP context, 232 bytes.
 pub mod qpc {

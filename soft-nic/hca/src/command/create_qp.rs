@@ -27,6 +27,7 @@ pub(super) fn create_qp(hca: &mut Hca, mailbox: &[u8], out: &mut [u8]) -> Result
     let service = match get(qpc::ST) {
         qp::SERVICE_RC => Service::Reliable,
         qp::SERVICE_UD => Service::Datagram,
+        qp::SERVICE_DC_INITIATOR => Service::DcInitiator,
         _ => return Err(Refusal::QpService),
     };
     let log_depth = get(qpc::LOG_SQ_SIZE);
@@ -68,10 +69,16 @@ pub(super) fn create_qp(hca: &mut Hca, mailbox: &[u8], out: &mut [u8]) -> Result
     hca.pages.set_rings(uar, qpn, true);
     hca.qps.add(Qp {
         endpoint: Endpoint::new(qpn, service, receive.is_some(), LOG_MAX_MESSAGE, context),
-        requester: Requester::new(cqn, SendRing::new(ring, log_depth), record),
+        requester: Requester::new(
+            cqn,
+            SendRing::new(ring, log_depth),
+            record,
+            service == Service::DcInitiator,
+        ),
         responder: Responder::new(receive, next_ticket),
         uar,
         umems,
+        target: None,
     });
     output::OBJECT.set(out, qpn);
     qp::answer::ECE.set(out, ece);

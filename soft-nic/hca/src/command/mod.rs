@@ -2,6 +2,7 @@
 
 mod create;
 mod create_qp;
+mod dct;
 mod limits;
 mod pool;
 mod query;
@@ -15,7 +16,7 @@ use crate::profile::{CommandTime, Latency};
 use crate::status::Refusal;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
 use shunt_layout::mlx5::prm::qp::State;
-use shunt_layout::mlx5::prm::{cq, mkey, pd, port, qp, rmp};
+use shunt_layout::mlx5::prm::{cq, dct as target, mkey, pd, port, qp, rmp};
 use shunt_soft_fault::{FaultKind, Faults};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -138,6 +139,8 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
         Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, query::OUT_BYTES),
         Opcode::QuerySpecialContexts => (HEADER_BYTES, pd::special::BYTES),
         Opcode::QueryQp => (HEADER_BYTES, qp::QUERY_OUT_BYTES),
+        Opcode::CreateDct => (target::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
+        Opcode::QueryDct => (HEADER_BYTES, target::CONTEXT_COMMAND_BYTES),
         Opcode::CreateRmp | Opcode::ModifyRmp => (rmp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
         Opcode::QueryRmp => (HEADER_BYTES, rmp::CONTEXT_COMMAND_BYTES),
         Opcode::QueryNicVportContext => (HEADER_BYTES, port::NIC_VPORT_OUT_BYTES),
@@ -160,6 +163,11 @@ pub(crate) fn execute(hca: &mut Hca, now: u64, mailbox: &[u8], out_len: usize) -
     out
 }
 
+/// True for commands about a queue pair: targets of dynamically connected transport share their numbers.
+fn is_of_queue_pairs(opcode: Opcode) -> bool {
+    (Opcode::DestroyQp as u16..=Opcode::Init2InitQp as u16).contains(&(opcode as u16))
+}
+
 fn dispatch(hca: &mut Hca, now: u64, mailbox: &[u8], room: usize, out: &mut [u8]) -> Result<(), Refusal> {
     if mailbox.len() < HEADER_BYTES {
         return Err(Refusal::InputLength);
@@ -174,6 +182,9 @@ fn dispatch(hca: &mut Hca, now: u64, mailbox: &[u8], room: usize, out: &mut [u8]
         return Err(Refusal::OutputLength);
     }
     let object = input::OBJECT.get(mailbox);
+    if is_of_queue_pairs(opcode) && hca.qps.get(object).is_some_and(|qp| qp.endpoint.service.is_hidden()) {
+        return Err(Refusal::NoSuchQp);
+    }
     match opcode {
         Opcode::AllocPd => create::alloc_pd(hca, out),
         Opcode::DeallocPd => create::dealloc_pd(hca, object),
@@ -202,6 +213,9 @@ fn dispatch(hca: &mut Hca, now: u64, mailbox: &[u8], room: usize, out: &mut [u8]
         Opcode::QueryHcaVportContext => query_port::hca_vport(&hca.units.config, &hca.port, out),
         Opcode::QueryHcaVportGid => query_port::hca_vport_gid(&hca.units.config, mailbox, out),
         Opcode::QueryHcaVportPkey => query_port::hca_vport_pkey(&hca.units.config, mailbox, out),
+        Opcode::CreateDct => dct::create_dct(hca, mailbox, out),
+        Opcode::DestroyDct => dct::destroy_dct(hca, object),
+        Opcode::QueryDct => dct::query_dct(hca, object, out),
         Opcode::Nop => Ok(()),
         Opcode::CreateRmp => pool::create_rmp(hca, mailbox, out),
         Opcode::ModifyRmp => pool::modify_rmp(&mut hca.units, now, mailbox),

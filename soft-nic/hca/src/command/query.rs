@@ -87,6 +87,7 @@ pub(super) fn hca_cap(config: &NicConfig, mailbox: &[u8], out: &mut [u8]) -> Res
             atomic::SUPPORTED_REQ_8B_ENDIANNESS_MODE_1.set(union, host_order);
             atomic::ATOMIC_OPERATIONS.set(union, profile.atomics.operations);
             atomic::ATOMIC_SIZE_QP.set(union, 0xc);
+            atomic::ATOMIC_SIZE_DC.set(union, 0xc);
         }
         caps::ROCE => {
             let loopback = profile.force_loopback;
@@ -128,6 +129,7 @@ fn general_caps(config: &NicConfig, union: &mut [u8]) {
         (general::ROCE, ethernet as u32),
         (general::ATOMIC, 1),
         (general::CQ_OI, 1),
+        (general::DCT, 1),
         (general::UD, 1),
         (general::RC, 1),
         (general::UAR_4K, 1),

@@ -4,7 +4,7 @@ use super::opcode::Shape;
 use super::parts::{Addresses, BTH_BYTES, ICRC_BYTES, MESSAGE_MAX, PARTITION};
 use super::{Frame, Outer, WireError, icrc};
 use crate::packet::{
-    AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Payload, Pool, Reth,
+    AtomicOp, AtomicRequest, Body, Datagram, DcSetup, DcStep, ELSEWHERE, MTU_MAX, Packet, Payload, Pool, Reth,
 };
 use crate::psn;
 
@@ -44,6 +44,17 @@ impl Rest<'_> {
     fn ack(&mut self) -> Result<u32, WireError> {
         let (syndrome, msn) = self.aeth();
         if syndrome >> 5 == 0 { Ok(msn) } else { Err(WireError::Syndrome(syndrome)) }
+    }
+
+    fn dc(&mut self) -> Result<DcSetup, WireError> {
+        let step = match self.u32() {
+            0 => DcStep::Connect,
+            1 => DcStep::Accept,
+            2 => DcStep::Refuse,
+            other => return Err(WireError::DcStep(other)),
+        };
+        let (number, qpn, mtu) = (self.u32(), self.u32() & 0xff_ffff, self.u32());
+        Ok(DcSetup { step, number, qpn, mtu, key: self.u64(), mac: self.u64() })
     }
 
     fn atomic(&mut self, shape: Shape) -> Result<AtomicRequest, WireError> {
@@ -162,6 +173,7 @@ fn body(
             let destination = addresses.destination;
             Body::Datagram(Box::new(Datagram { destination, source_qpn, qkey, imm, payload: fill() }))
         }
+        Shape::Dc => Body::Dc(Box::new(rest.dc()?)),
         Shape::ReadRequest => Body::ReadRequest(rest.reth()?),
         Shape::ReadResponse(part) => {
             let msn = if shape.header_bytes() == 0 { 0 } else { rest.ack()? };

@@ -4,7 +4,7 @@ use super::opcode::Shape;
 use super::outer::OUTER_MAX;
 use super::parts::{Addresses, BTH_BYTES, EXTENDED_MAX, ICRC_BYTES, PARTITION};
 use super::{Outer, icrc};
-use crate::packet::{AtomicOp, AtomicRequest, Body, Packet, Reth, aeth};
+use crate::packet::{AtomicOp, AtomicRequest, Body, DcSetup, Packet, Reth, aeth};
 use crate::psn;
 
 /// Migration state: migrated.
@@ -64,6 +64,13 @@ impl Head {
         }
     }
 
+    fn dc(&mut self, setup: &DcSetup) {
+        for word in [setup.step as u32, setup.number, setup.qpn & 0xff_ffff, setup.mtu] {
+            self.put(word.to_be_bytes());
+        }
+        self.operands([setup.key, setup.mac]);
+    }
+
     /// The base transport header of a packet with `pad` bytes of padding.
     fn base(&mut self, packet: &Packet, shape: Shape, pad: usize) {
         let solicited = if packet.solicited { SOLICITED } else { 0 };
@@ -96,6 +103,7 @@ impl Head {
                     self.put(imm.to_be_bytes());
                 }
             }
+            Body::Dc(setup) => self.dc(setup),
             Body::ReadRequest(reth) => self.reth(reth),
             Body::Atomic(request) => self.atomic(request, shape),
             Body::ReadResponse { .. } if shape.header_bytes() == 0 => {}

@@ -68,7 +68,7 @@ pub enum WireError {
     #[error("partition key {0:#06x}; the default partition's are 0xffff and 0x7fff")]
     PartitionKey(u16),
     /// An opcode that no queue pair here understands.
-    #[error("opcode {0:#04x} is none of RC, UD or the two extended atomics")]
+    #[error("opcode {0:#04x} is none of RC, UD, the two extended atomics and the setup of DC")]
     Opcode(u8),
     /// More padding than payload, or padding where there is no payload.
     #[error("{pad} bytes of padding in {bytes} bytes behind the headers of opcode {opcode:#04x}")]
@@ -97,6 +97,9 @@ pub enum WireError {
     /// An acknowledgement that says nothing known.
     #[error("AETH syndrome {0:#04x} is reserved")]
     Syndrome(u8),
+    /// A step of setting up a path that does not exist.
+    #[error("step {0} of a dynamically connected path; 0 to 2 are known")]
+    DcStep(u32),
     /// An extended atomic on a word that is none.
     #[error("an atomic on {0} bytes; 4 or 8")]
     AtomicBytes(u32),

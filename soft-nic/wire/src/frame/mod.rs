@@ -26,6 +26,13 @@
 //! | 0xc0 masked compare and swap | address 8, rkey 4, operand bytes 4, compare 8, swap 8, their masks 8 and 8 |
 //! | 0xc1 masked fetch and add | address 8, rkey 4, operand bytes 4, addend 8, field boundaries 8 |
 //!
+//! Neither is how a dynamically connected path (DC) is set up. Ours has one packet for it, before the first request
+//! and in answer; requests and answers of the path are those of a reliable connection:
+//!
+//! | opcode | after the BTH, big-endian |
+//! | --- | --- |
+//! | 0xc2 setup | 0 connect, 1 accept, 2 refuse: 4; number of the path 4, sender's queue pair 4, MTU 4, key 8, MAC 8 |
+//!
 //! Atomics that have an opcode (8 bytes, no masks) are sent under it.
 
 mod decode;

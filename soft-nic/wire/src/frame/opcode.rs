@@ -10,6 +10,8 @@ const UD_SEND_IMM: u8 = 0x65;
 const MASKED_COMPARE_SWAP: u8 = 0xc0;
 /// Masked or 32-bit fetch and add: ours, see the module.
 const MASKED_FETCH_ADD: u8 = 0xc1;
+/// A dynamically connected path is set up: ours, see the module.
+const DC_SETUP: u8 = 0xc2;
 
 /// What an opcode says about the bytes behind the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,7 @@ pub(super) enum Shape {
     Datagram { imm: bool },
     MaskedCompareSwap,
     MaskedFetchAdd,
+    Dc,
 }
 
 impl Shape {
@@ -35,6 +38,7 @@ impl Shape {
             Body::WriteImm { part, .. } => Self::Write { part: ending(*part), imm: true },
             Body::Send { part, imm, .. } => Self::Send { part: *part, imm: imm.is_some() && part.ends() },
             Body::Datagram(datagram) => Self::Datagram { imm: datagram.imm.is_some() },
+            Body::Dc(_) => Self::Dc,
             Body::ReadRequest(_) => Self::ReadRequest,
             Body::ReadResponse { part, .. } => Self::ReadResponse(*part),
             Body::Ack { .. } => Self::Ack,
@@ -76,6 +80,7 @@ impl Shape {
             Self::Datagram { imm: true } => UD_SEND_IMM,
             Self::MaskedCompareSwap => MASKED_COMPARE_SWAP,
             Self::MaskedFetchAdd => MASKED_FETCH_ADD,
+            Self::Dc => DC_SETUP,
         }
     }
 
@@ -102,6 +107,7 @@ impl Shape {
             UD_SEND | UD_SEND_IMM => Self::Datagram { imm: code == UD_SEND_IMM },
             MASKED_COMPARE_SWAP => Self::MaskedCompareSwap,
             MASKED_FETCH_ADD => Self::MaskedFetchAdd,
+            DC_SETUP => Self::Dc,
             _ => return None,
         })
     }
@@ -118,7 +124,7 @@ impl Shape {
             Self::CompareSwap | Self::FetchAdd => 28,
             Self::Datagram { imm } => 8 + 4 * imm as usize,
             Self::MaskedCompareSwap => 48,
-            Self::MaskedFetchAdd => 32,
+            Self::MaskedFetchAdd | Self::Dc => 32,
         }
     }
 
@@ -141,7 +147,7 @@ mod tests {
     fn every_opcode_that_is_understood_means_itself() {
         let known: Vec<u8> = (0..=0xff).filter(|code| Shape::from_code(*code).is_some()).collect();
         let rc = 0..=0x14;
-        assert_eq!(known, rc.chain([0x64, 0x65, 0xc0, 0xc1]).collect::<Vec<u8>>());
+        assert_eq!(known, rc.chain([0x64, 0x65, 0xc0, 0xc1, 0xc2]).collect::<Vec<u8>>());
         for code in known {
             assert_eq!(Shape::from_code(code).map(Shape::code), Some(code));
         }
