@@ -27,6 +27,7 @@
 //! | part | supported |
 //! | --- | --- |
 //! | queue pairs | RC and UD; RST, INIT, RTR, RTS, ERR; all transitions between them, with `opt_param_mask` |
+//! | DC | initiators and targets; work as of RC, behind a full address vector; one path at a time |
 //! | RC work | NOP, WRITE, WRITE with immediate, SEND, SEND with immediate, READ, the four atomics |
 //! | UD work | NOP, SEND, SEND with immediate, behind a full address vector |
 //! | atomics | compare and swap, fetch and add of 8 bytes; masked ones of 4 and 8; atomic within one NIC |
@@ -43,7 +44,8 @@
 //!
 //! # What is not
 //!
-//! * UC, XRC, DC, raw Ethernet; cyclic pools; SEND with invalidate, memory windows, UMR; multicast.
+//! * UC, XRC, raw Ethernet; of DC: streams, half address vectors, DRAIN_DCT, the event of a wrong key.
+//! * Cyclic pools; SEND with invalidate, memory windows, UMR; multicast.
 //! * The states SQD, SQER and SUSPENDED with their transitions (SQD2RTS, SQERR2RTS): nothing in
 //!   Shunt needs them. A datagram queue pair whose send fails goes to ERR.
 //! * Adaptive retransmission and the floor under ACK timeouts that some ConnectX have: the retry clock is IBTA's,

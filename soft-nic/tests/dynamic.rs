@@ -8,6 +8,7 @@ use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, Status, output};
 use shunt_layout::mlx5::prm::dct::{self, DCTC_OFFSET, dctc};
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode, Segment, inline8};
+use shunt_soft_nic::packet::{Body, DcSetup, DcStep, Packet, Part, Payload, Reth};
 use std::ops::RangeInclusive;
 
 const KEY: u64 = 0x0102_0304_5623_ceaf;
@@ -271,4 +272,32 @@ fn a_target_is_no_queue_pair_and_goes_with_its_paths() {
     assert_eq!(rig.fabric.nic(nic).live_objects(), before - 1);
     a.post(Opcode::RdmaWrite, &body);
     assert_eq!(rig.complete(&mut a, 1)[0].syndrome, Syndrome::RETRY_EXCEEDED.0);
+}
+
+/// A copy of a question that comes when the path is in use gets no answer: a process that begins again with a number
+/// that was used must not take the old path for its own.
+#[test]
+fn a_late_copy_of_a_question_is_not_answered() {
+    let mut rig = Rig::new(1);
+    let target = Target::new(&mut rig, 1);
+    let asker = initiator(&mut rig, 0, Options::default());
+    let at = rig.fabric.nic(rig.hosts[0].nic).config().clone();
+    let (source, mac) =
+        (u128::from_be_bytes(at.gid), at.mac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64));
+    let (host, key) = (&rig.hosts[1], rig.hosts[1].key);
+    let (nic, reth) = (host.nic, Reth { address: host.heap.address(), rkey: key, bytes: 0 });
+    let setup = DcSetup { step: DcStep::Connect, number: 77, qpn: asker.qpn, mtu: 4096, key: KEY, mac };
+    let mut answers = |qpn, body: Body| {
+        let before = rig.fabric.nic(nic).counters().packets_tx;
+        let packet =
+            Packet { from: 0, to: 1, source, qpn, psn: 40, ack_request: true, solicited: false, body };
+        assert!(rig.fabric.forge(packet));
+        rig.run_for(100_000);
+        rig.fabric.nic(nic).counters().packets_tx - before
+    };
+    let question = || Body::Dc(Box::new(setup));
+    assert_eq!([answers(target.dctn, question()), answers(target.dctn, question())], [1, 1], "asked again");
+    let write = Body::Write { part: Part::Only, reth, payload: Payload::Empty };
+    assert_eq!(answers(target.dctn + 1, write), 1, "the path works");
+    assert_eq!(answers(target.dctn, question()), 0);
 }

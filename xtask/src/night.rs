@@ -26,7 +26,7 @@ Each part prints its own progress and table; the last table says what came of al
   wheels   Python's, for x86_64 and aarch64 with glibc 2.28; the tests under each interpreter from 3.10 on
   crates   the crate shunt and what it needs, packed as they would be published, and built from that
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
-  transport  NVSHMEM's own IBRC transport, unmodified: two processes put, get and signal on soft NICs
+  transport  NVSHMEM's own IBRC and IBDEVX transports: two processes put, get and signal on soft NICs
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
   pauses   1,000 pauses of 5 to 30 ms and 100 silences, with the patience of hardware (virtual time)
   soak     the main program and perftest side by side for an hour, random faults in both: leaks, verdicts, a plot; on

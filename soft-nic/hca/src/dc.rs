@@ -1,9 +1,9 @@
 //! Dynamically connected transport (DC), what both ends know: an initiator sends each WQE to the target that it names.
 //!
 //! How hardware sets up a path is not public. Here the initiator asks the target, which makes a responder for the path
-//! and tells its number ([`DcSetup`]). Requests and answers are then those of a reliable connection. An initiator has one
-//! path at a time. It asks for the next once all that went over the last was acknowledged, and asks nobody to end one:
-//! a target keeps the last two of each initiator.
+//! and tells its number ([`DcSetup`]). Requests and answers are then those of a reliable connection. An initiator has
+//! one path at a time. It asks for the next once all that went over the last was acknowledged. No path is ended: a
+//! target keeps the last two of each initiator.
 
 use crate::endpoint::{Endpoint, Remote};
 use crate::step_context::StepContext;

@@ -1,9 +1,12 @@
 //! The requester half of a queue pair: fetch, send, be acknowledged, retry, complete, fail.
 
+mod flush;
+mod initiator;
+
 use crate::atomic;
 use crate::completion_queue::Completion;
 use crate::datagram;
-use crate::dc::{Asked, Initiator};
+use crate::dc::Initiator;
 use crate::dma::LOCAL_KEY;
 use crate::endpoint::Endpoint;
 use crate::event;
@@ -22,7 +25,7 @@ use shunt_layout::mlx5::cqe::{Syndrome, vendor};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_soft_fault::FaultKind;
-use shunt_soft_wire::packet::{DcSetup, DcStep, Part, Payload, aeth};
+use shunt_soft_wire::packet::{Part, Payload, aeth};
 use shunt_soft_wire::psn;
 
 /// Retries used up.
@@ -162,66 +165,6 @@ impl Requester {
         self.flight.push(self.queue.fetch(qp, units.config.profile.atomics.operations));
         units.counters.wqes += 1;
         true
-    }
-
-    /// True if an initiator is connected to the target of its next WQE. If not it asks for a path, once all that went
-    /// elsewhere was acknowledged.
-    fn has_path(&mut self, qp: &mut Endpoint, units: &mut Units, cx: &mut StepContext) -> bool {
-        let Some(initiator) = &mut self.initiator else { return true };
-        let Some(to) = self.flight.to_send().to.as_deref() else { return false };
-        match initiator.wants(to, self.flight.any_under_way(), cx.now) {
-            Asked::There => return true,
-            Asked::Wait => {}
-            Asked::Now => {
-                if cx.remote_nics.is_windowed() {
-                    self.share.settle(0, qp, cx);
-                }
-                initiator.ask(to, self.flight.send_psn(), qp, units, cx);
-                if let Some(patience) = self.retries.patience_ns() {
-                    qp.set_clock(&mut units.timers, cx.now + patience);
-                }
-            }
-        }
-        false
-    }
-
-    /// A target answered.
-    pub(crate) fn dc_answered(
-        &mut self,
-        setup: DcSetup,
-        qp: &mut Endpoint,
-        units: &mut Units,
-        cx: &mut StepContext,
-    ) {
-        let Some(initiator) = self.initiator.as_mut().filter(|initiator| initiator.awaits(setup.number))
-        else {
-            return; // Of a path that was given up, or told before.
-        };
-        if setup.step == DcStep::Refuse {
-            initiator.forget();
-            return self.fail((Syndrome::REMOTE_ACCESS, vendor::REMOTE_ACCESS), qp, units, cx.now);
-        }
-        let Some(to) = self.flight.front().and_then(|work| work.to.as_deref()) else { return };
-        initiator.connected(*to);
-        qp.remote.qpn = setup.qpn;
-        self.retries.restore();
-        qp.stop_clock();
-        qp.want_turn(units, cx);
-    }
-
-    /// No target answered in time: asks again, or gives up.
-    fn ask_again(&mut self, qp: &mut Endpoint, units: &mut Units, cx: &mut StepContext) {
-        units.counters.timeouts += 1;
-        if !self.retries.take() {
-            return self.fail(EXHAUSTED, qp, units, cx.now);
-        }
-        let (Some(initiator), Some(work)) = (&mut self.initiator, self.flight.front()) else { return };
-        let Some(to) = work.to.as_deref() else { return };
-        initiator.ask(to, self.flight.send_psn(), qp, units, cx);
-        units.counters.retransmits += 1;
-        if let Some(patience) = self.retries.patience_ns() {
-            qp.set_clock(&mut units.timers, cx.now + patience);
-        }
     }
 
     /// Builds and sends the next packet. False if its data cannot be read: its WQE then carries the error.
@@ -416,27 +359,6 @@ impl Requester {
         }
         qp.enter_error(units, now);
         units.raise(now, event::object(events::WQ_CATASTROPHIC, qp.qpn));
-    }
-
-    /// Completes all posted work as flushed, signalled or not.
-    pub(crate) fn flush(&mut self, qp: &Endpoint, units: &mut Units, now: u64) {
-        while let Some(work) = self.flight.pop_failed() {
-            self.queue.free(&work);
-            self.flush_one(work.index, work.opcode, qp, units, now);
-        }
-        self.flight.end();
-        while let Some((index, opcode)) = self.queue.skip() {
-            self.flush_one(index, opcode, qp, units, now);
-        }
-    }
-
-    fn flush_one(&self, index: u16, opcode: u8, qp: &Endpoint, units: &mut Units, now: u64) {
-        let missing = |kind: &FaultKind| matches!(kind, FaultKind::MissingFlush { .. });
-        if units.faults.any() && units.faults.strikes(missing) {
-            return;
-        }
-        let (syndrome, vendor) = (Syndrome::FLUSHED, vendor::REQUESTER_FLUSH);
-        units.complete(Completion::bad(qp.origin(self.cqn), index, opcode, syndrome, vendor), now);
     }
 
     /// Goes back to the oldest unacknowledged packet.

@@ -29,9 +29,11 @@ struct Run {
     goes: &'static str,
 }
 
-const RUNS: [Run; 3] = [
+const RUNS: [Run; 5] = [
     Run { release: wheel::HOST_MEMORY, transport: "ibrc", goes: "data" },
+    Run { release: wheel::HOST_MEMORY, transport: "ibdevx", goes: "data" },
     Run { release: wheel::NEWEST, transport: "ibrc", goes: "connect" },
+    Run { release: wheel::NEWEST, transport: "ibdevx", goes: "connect" },
     Run { release: wheel::NEWEST, transport: "ibgda", goes: "init" },
 ];
 

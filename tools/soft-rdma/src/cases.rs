@@ -130,6 +130,16 @@ pub const CASES: &[Case] = &[
         client_nics: "--roce 127.83.72.2",
         ..two("write-bw-udp", "ib_write_bw", "-s 65536 -n 500 -q 2", SIZE_64K)
     },
+    sweep("dc-write-bw", "ib_write_bw", "-c DC -a -n 6"),
+    sweep("dc-send-bw", "ib_send_bw", "-c DC -a -n 6"),
+    two("dc-read-bw-4-queues", "ib_read_bw", "-c DC -s 65536 -n 200 -q 4", SIZE_64K),
+    two("dc-atomic-bw", "ib_atomic_bw", "-c DC -n 500", SIZE_8),
+    two("dc-write-bw-both-ways", "ib_write_bw", "-c DC -s 65536 -n 200 -q 2 -b", SIZE_64K),
+    Case {
+        server_nics: "--roce 127.83.73.1",
+        client_nics: "--roce 127.83.73.2",
+        ..two("dc-write-bw-udp", "ib_write_bw", "-c DC -s 65536 -n 200", SIZE_64K)
+    },
     two("write-bw-a-completion-each", "ib_write_bw", "-s 65536 -n 500 -Q 1", SIZE_64K),
     two("atomic-bw-add", "ib_atomic_bw", "-n 1000 -A FETCH_AND_ADD", SIZE_8),
     two("atomic-bw-swap", "ib_atomic_bw", "-n 1000 -A CMP_AND_SWAP", SIZE_8),

@@ -156,6 +156,8 @@ pub mod create_qp {
     pub const RC: u8 = 2;
     /// Type: unreliable datagrams.
     pub const UD: u8 = 4;
+    /// Type: what the driver's own flags say.
+    pub const DRIVER: u8 = 0xff;
 }
 
 /// Attributes of SRQ create.

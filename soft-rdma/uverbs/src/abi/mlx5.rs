@@ -115,7 +115,7 @@ structure! {
         user_index: u32 = 32,
         /// Page of its doorbells.
         bfreg: u32 = 36,
-        /// Send queue of raw packets.
+        /// Send queue of raw packets; the key of a DC target.
         send_buffer: u64 = 40,
         /// Enhanced connection establishment.
         ece: u32 = 48,
@@ -202,6 +202,10 @@ pub const CQ_UAR_PAGE_INDEX: u16 = 2;
 pub const QP_SCATTER_CQE: u32 = 1 << 1;
 /// `mlx5_ib_create_qp.flags`: the same for queue pairs that are not RC.
 pub const QP_ALLOW_SCATTER_CQE: u32 = 1 << 8;
+/// `mlx5_ib_create_qp.flags`: a target of dynamically connected transport.
+pub const QP_TYPE_DCT: u32 = 1 << 4;
+/// `mlx5_ib_create_qp.flags`: an initiator of it.
+pub const QP_TYPE_DCI: u32 = 1 << 5;
 /// `mlx5_ib_create_qp.flags`: the doorbell page is named.
 pub const QP_UAR_PAGE_INDEX: u32 = 1 << 10;
 /// `mlx5_ib_alloc_ucontext_resp.comp_mask`: the key that DUMP fills with is there.

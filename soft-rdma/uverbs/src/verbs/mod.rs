@@ -3,6 +3,7 @@
 mod address;
 mod channel;
 mod cq;
+mod dct;
 mod device;
 mod device_file;
 mod events;

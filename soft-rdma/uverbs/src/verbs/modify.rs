@@ -1,6 +1,7 @@
 //! MODIFY_QP: from attributes to the mailbox of a transition.
 
 use super::address::{PORT, set_path};
+use super::dct::Dct;
 use super::device::mtu_code;
 use super::firmware;
 use super::invocation::Core;
@@ -52,12 +53,15 @@ pub fn modify_ex(context: &Context, core: &mut Core) -> Result<(), Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     let driver: ModifyQpDriver = core.driver_request()?;
-    let ece = run(context, &request.base, driver.ece)?;
+    let (ece, dctn) = match context.get::<Dct>(request.base.handle) {
+        Ok(target) => (0, target.modify(context, &request.base)?),
+        Err(_) => (run(context, &request.base, driver.ece)?, 0),
+    };
     if core.room() > 0 {
         core.reply_grown(&[0u32, 8])?;
     }
     let response_length = core.driver_room().min(size_of::<ModifyQpResponse>()) as u32;
-    core.driver_reply(ModifyQpResponse { response_length, ece, ..ModifyQpResponse::default() }.bytes())
+    core.driver_reply(ModifyQpResponse { response_length, dctn, ece, ..ModifyQpResponse::default() }.bytes())
 }
 
 /// Answers with the options of ECE in force, where a command was given that tells.
@@ -154,7 +158,8 @@ impl Transition<'_> {
         if self.has(a::PKEY_INDEX) {
             ads::PKEY_INDEX.set(path, self.request.pkey_index as u32);
         }
-        if self.has(a::ADDRESS) {
+        // An initiator's WQEs name where they go.
+        if self.has(a::ADDRESS) && self.qp.service != Service::DcInitiator {
             let qpns = [self.qp.number, self.request.dest_qpn & MASK_24];
             set_path(self.nic, path, &self.request.dest, qpns)?;
         }
@@ -188,7 +193,7 @@ impl Transition<'_> {
             return;
         }
         let (mtu, log_message) = match self.qp.service {
-            Service::Rc => (request.path_mtu, LOG_MESSAGE_MAX),
+            Service::Rc | Service::DcInitiator => (request.path_mtu, LOG_MESSAGE_MAX),
             Service::Ud => (mtu_code(self.nic.port().mtu), LOG_DATAGRAM_MAX),
         };
         qpc::MTU.set(context, mtu as u32);

@@ -1,6 +1,7 @@
 //! Queue pairs: made, destroyed and asked.
 
 use super::cq::{Cq, channel};
+use super::dct::{self, Dct};
 use super::events::Notices;
 use super::firmware::{self, Umem};
 use super::invocation::Core;
@@ -10,7 +11,8 @@ use super::transition::{self, Service};
 use crate::abi::Plain;
 use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, access, create_qp};
 use crate::abi::mlx5::{
-    CreateQp, CreateQpResponse, QP_ALLOW_SCATTER_CQE, QP_NO_BFREG, QP_SCATTER_CQE, QP_UAR_PAGE_INDEX,
+    CreateQp, CreateQpResponse, QP_ALLOW_SCATTER_CQE, QP_NO_BFREG, QP_SCATTER_CQE, QP_TYPE_DCI, QP_TYPE_DCT,
+    QP_UAR_PAGE_INDEX,
 };
 use crate::abi::uverbs::{Destination, QpCap, QueryQp, QueryQpResponse};
 use crate::ioctl::{Call, Context, Resource};
@@ -19,8 +21,8 @@ use shunt_layout::mlx5::doorbell::RECORD_BYTES;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES, RQ_TYPE_REGULAR,
-    RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_RC, SERVICE_UD, State, ads, answer as made, create as fields,
-    qpc,
+    RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_DC_INITIATOR, SERVICE_RC, SERVICE_UD, State, ads,
+    answer as made, create as fields, qpc,
 };
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use shunt_soft_machine::log::Level;
@@ -109,18 +111,21 @@ impl Wanted {
         if others.iter().any(|id| call.has(*id)) {
             return Err(Errno::OPNOTSUPP);
         }
+        let request: CreateQp = call.input_grown(UHW_IN)?;
         let service = match call.input::<u8>(create_qp::TYPE)? {
             create_qp::RC => Service::Rc,
             create_qp::UD => Service::Ud,
+            create_qp::DRIVER if request.flags & QP_TYPE_DCI != 0 => Service::DcInitiator,
             _ => return Err(Errno::OPNOTSUPP),
         };
         if call.input_or(create_qp::FLAGS, 0u32)? & !create_qp::SIGNAL_ALL != 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        let request: CreateQp = call.input_grown(UHW_IN)?;
         // Not to scatter into CQEs is always right.
-        let known = QP_SCATTER_CQE | QP_ALLOW_SCATTER_CQE | QP_UAR_PAGE_INDEX;
-        if request.flags & !known != 0 || request.flags & QP_UAR_PAGE_INDEX == 0 {
+        let initiator = if service == Service::DcInitiator { QP_TYPE_DCI } else { 0 };
+        let known = QP_SCATTER_CQE | QP_ALLOW_SCATTER_CQE | QP_UAR_PAGE_INDEX | initiator;
+        let streams = request.streams != 0;
+        if request.flags & !known != 0 || request.flags & QP_UAR_PAGE_INDEX == 0 || streams {
             shunt_soft_machine::log!(
                 Level::Warn,
                 "a queue pair with flags {:#x}, which are not supported",
@@ -130,7 +135,10 @@ impl Wanted {
         }
         let pd = context.get::<Pd>(call.handle(create_qp::PD)?)?.number();
         let cq = |id| context.get::<Cq>(call.handle(id)?).map(|cq| cq.number());
-        let (send_cq, receive_cq) = (cq(create_qp::SEND_CQ)?, cq(create_qp::RECEIVE_CQ)?);
+        let send_cq = cq(create_qp::SEND_CQ)?;
+        // An initiator receives nothing, and may have no queue for that.
+        let receives = service != Service::DcInitiator || call.has(create_qp::RECEIVE_CQ);
+        let receive_cq = if receives { cq(create_qp::RECEIVE_CQ)? } else { send_cq };
         let pool = if call.has(create_qp::SRQ) {
             Some(context.get::<Srq>(call.handle(create_qp::SRQ)?)?.number())
         } else {
@@ -169,7 +177,12 @@ impl Wanted {
         fields::ECE.set(&mut mailbox, self.request.ece);
         let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
         let request = &self.request;
-        qpc::ST.set(context, if self.service == Service::Rc { SERVICE_RC } else { SERVICE_UD });
+        let service = match self.service {
+            Service::Rc => SERVICE_RC,
+            Service::Ud => SERVICE_UD,
+            Service::DcInitiator => SERVICE_DC_INITIATOR,
+        };
+        qpc::ST.set(context, service);
         qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
         qpc::PD.set(context, self.pd);
         if let Some(pool) = self.pool {
@@ -195,8 +208,15 @@ impl Wanted {
 
 /// Create.
 pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    let wanted = Wanted::read(context, call)?;
     let cap: QpCap = call.input(create_qp::CAP)?;
+    let request: CreateQp = call.input_grown(UHW_IN)?;
+    if call.input::<u8>(create_qp::TYPE)? == create_qp::DRIVER && request.flags & QP_TYPE_DCT != 0 {
+        let handle = dct::create(context, call, &request)?;
+        return answer(call, handle, (0, 0), &cap).inspect_err(|_| {
+            let _ = context.destroy::<Dct>(handle);
+        });
+    }
+    let wanted = Wanted::read(context, call)?;
     let user_handle: u64 = call.input(create_qp::USER_HANDLE)?;
     let signal_all = call.input_or(create_qp::FLAGS, 0u32)? & create_qp::SIGNAL_ALL != 0;
     let asynchronous = channel(context, call, create_qp::EVENT_FD)?;
@@ -230,7 +250,12 @@ fn answer(call: &mut Call, handle: u32, (number, ece): (u32, u32), cap: &QpCap) 
 
 /// Destroy.
 pub fn destroy(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    let qp = context.destroy::<Qp>(call.handle(HANDLE)?)?;
+    let handle = call.handle(HANDLE)?;
+    if context.get::<Dct>(handle).is_ok() {
+        context.destroy::<Dct>(handle)?;
+        return call.output(DESTROY_RESPONSE, 0u32.bytes());
+    }
+    let qp = context.destroy::<Qp>(handle)?;
     call.output(DESTROY_RESPONSE, qp.read.load(Ordering::Acquire).bytes())
 }
 

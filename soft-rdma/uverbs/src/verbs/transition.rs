@@ -27,6 +27,8 @@ pub enum Service {
     Rc,
     /// Unreliable datagrams.
     Ud,
+    /// Initiator of dynamically connected transport.
+    DcInitiator,
 }
 
 /// One change.
@@ -51,6 +53,17 @@ pub fn change(service: Service, from: u8, to: u8) -> Option<Change> {
         Some(Change { required, allowed, command: Some(command), optional })
     };
     match (from, to) {
+        (RESET, INIT) if service == Service::DcInitiator => {
+            make(Opcode::Rst2InitQp, a::PKEY_INDEX | a::PORT, 0, 0)
+        }
+        (INIT, RTR) if service == Service::DcInitiator => {
+            make(Opcode::Init2RtrQp, a::PATH_MTU, a::PKEY_INDEX | a::ADDRESS, optional::PKEY_INDEX)
+        }
+        (RTR, RTS) if service == Service::DcInitiator => {
+            let required = a::TIMEOUT | a::RETRIES | a::RNR_RETRIES | a::SEND_PSN | a::READS_OUT;
+            make(Opcode::Rtr2RtsQp, required, a::RNR_TIMER, optional::RNR_TIMEOUT)
+        }
+        (INIT, INIT) | (RTS, RTS) if service == Service::DcInitiator => None,
         (RESET, RESET) => Some(Change { required: 0, allowed: 0, command: None, optional: 0 }),
         (_, RESET) => make(Opcode::Qp2Rst, 0, 0, 0),
         (RESET, INIT) => {
@@ -122,11 +135,17 @@ mod tests {
         assert!(!fits(INIT, RTR, 0x2_9181), "no destination");
         let ud = |from, to, mask| change(Service::Ud, from, to).is_some_and(|change| change.fits(mask));
         assert!(ud(RESET, INIT, 0x71) && ud(INIT, RTR, 1) && ud(RTR, RTS, 0x1_0001));
+        let dci =
+            |from, to, mask| change(Service::DcInitiator, from, to).is_some_and(|change| change.fits(mask));
+        assert!(dci(RESET, INIT, 0x31) && dci(INIT, RTR, 0x101) && dci(INIT, RTR, 0x181));
+        assert!(dci(RTR, RTS, 0x1_2e01));
+        assert!(!dci(RESET, INIT, 0x39), "it answers nothing, so it has no access flags");
+        assert!(!dci(INIT, RTR, 0x1), "no MTU");
     }
 
     #[test]
     fn changes_that_there_are_not() {
-        for service in [Service::Rc, Service::Ud] {
+        for service in [Service::Rc, Service::Ud, Service::DcInitiator] {
             for to in [RTR, RTS, SQD, SQE, ERROR, 7, 255] {
                 assert_eq!(change(service, RESET, to), None, "{to}");
             }
