@@ -56,7 +56,8 @@ pub(crate) fn connect(qps: &mut QpTable, units: &mut Units, packet: Packet, cx: 
         return;
     }
     let fits = setup.mtu.is_power_of_two() && (256..=asked.endpoint.mtu).contains(&setup.mtu);
-    let Some((qpn, next_ticket)) = qps.next_number().filter(|_| setup.key == target.key && fits) else {
+    let takes = setup.key == target.key && fits && asked.endpoint.state == State::Rtr;
+    let Some((qpn, next_ticket)) = qps.next_number().filter(|_| takes) else {
         return answer(DcStep::Refuse, packet.qpn, &packet, &setup, units, cx);
     };
     let (context, most) = (asked.endpoint.context, asked.endpoint.log_max_message);

@@ -106,12 +106,11 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(context: &Context, call: &Call) -> Result<Self, Errno> {
+    fn read(context: &Context, call: &Call, request: CreateQp) -> Result<Self, Errno> {
         let others = [create_qp::XRCD, create_qp::TABLE, create_qp::SOURCE_QPN];
         if others.iter().any(|id| call.has(*id)) {
             return Err(Errno::OPNOTSUPP);
         }
-        let request: CreateQp = call.input_grown(UHW_IN)?;
         let service = match call.input::<u8>(create_qp::TYPE)? {
             create_qp::RC => Service::Rc,
             create_qp::UD => Service::Ud,
@@ -216,7 +215,7 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
             let _ = context.destroy::<Dct>(handle);
         });
     }
-    let wanted = Wanted::read(context, call)?;
+    let wanted = Wanted::read(context, call, request)?;
     let user_handle: u64 = call.input(create_qp::USER_HANDLE)?;
     let signal_all = call.input_or(create_qp::FLAGS, 0u32)? & create_qp::SIGNAL_ALL != 0;
     let asynchronous = channel(context, call, create_qp::EVENT_FD)?;
