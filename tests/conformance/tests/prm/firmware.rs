@@ -231,6 +231,7 @@ fn capabilities_as_their_packet_reads_them() {
         ("cqe_version", 1),
         ("rc", 1),
         ("ud", 1),
+        ("dct", 1),
         ("roce", 1),
         ("atomic", 1),
         ("uar_4k", 1),
@@ -243,7 +244,6 @@ fn capabilities_as_their_packet_reads_them() {
         // Where `dp_ordering_force` and its like stand.
         ("hca_cap_2", 1),
         // What would make drivers use what is not there.
-        ("dct", 0),
         ("xrc", 0),
         ("ib_cyclic_striding_wq", 0),
         ("compact_address_vector", 0),
