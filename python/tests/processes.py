@@ -172,6 +172,8 @@ def main():
     parser.add_argument("--links", action="store_true", help="links go down by somebody else's hand")
     given = parser.parse_args()
     host, _, port = given.meet.partition(":")
+    if not port.isdecimal():
+        parser.error(f"--meet: expected HOST:PORT, got {given.meet!r}")
     rank, ranks = next(
         (int(os.environ[one]), int(os.environ[all])) for one, all in LAUNCHERS if {one, all} <= os.environ.keys()
     )

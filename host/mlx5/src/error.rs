@@ -3,11 +3,19 @@
 use shunt_layout::mlx5::prm::cmd::Status;
 use thiserror::Error;
 
+/// How long was waited, in words.
+fn within(ns: u64) -> String {
+    match ns {
+        0 => "because none before it was".to_owned(),
+        ns => format!("within {:.1} ms", ns as f64 / 1e6),
+    }
+}
+
 /// What the driver or the firmware answered.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DevxError {
     /// The firmware did not answer in time: the NIC is dead to commands.
-    #[error("{nic}: {command} was not answered within {waited_ns} ns; the NIC is dead to commands")]
+    #[error("{nic}: {command} was not answered {}; the NIC is dead to commands", within(*waited_ns))]
     Timeout {
         /// Name of the NIC.
         nic: String,

@@ -68,7 +68,9 @@ pub enum JoinError {
         detail: String,
     },
     /// Rank 0 cannot listen.
-    #[error("rank 0 cannot listen at {root}: {detail}")]
+    #[error(
+        "rank 0 cannot listen at {root}: {detail}: expected an address of this machine for rank 0; is this rank 0?"
+    )]
     Listen {
         /// Root address.
         root: String,
@@ -118,7 +120,7 @@ pub enum JoinError {
         want: String,
     },
     /// The root was not reached in time.
-    #[error("root {root} was not reached within {} s: {last}", *waited_ns as f64 / 1e9)]
+    #[error("root {root} was not reached within {:.0} s: {last}", *waited_ns as f64 / 1e9)]
     Unreachable {
         /// Root address.
         root: String,
@@ -146,7 +148,10 @@ pub enum JoinError {
         reason: Refusal,
     },
     /// Ranks did not come in time.
-    #[error("waited {waited_ns} ns; rank(s) {missing:?} of {world} did not join")]
+    #[error(
+        "waited {:.0} s; rank(s) {missing:?} of {world} did not join: is the root's address one that they reach?",
+        *waited_ns as f64 / 1e9
+    )]
     Missing {
         /// Ranks that did not come.
         missing: Vec<u32>,
