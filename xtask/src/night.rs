@@ -7,7 +7,7 @@ use shunt_task::sh;
 use std::time::Instant;
 
 pub const SUMMARY: &str = "the larger bounds: explorer and swarm for hours, one table";
-pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R] [--short]
+pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R] [--baseline REV] [--short]
 
 Each part prints its own progress and table; the last table says what came of all of them.
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
@@ -24,7 +24,8 @@ Each part prints its own progress and table; the last table says what came of al
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
   wheels   Python's, for x86_64 and aarch64 with glibc 2.28; the tests under each interpreter from 3.10 on
-  crates   the crate shunt and what it needs, packed as they would be published, and built from that
+  crates   the crate shunt and what it needs, packed as they would be published, and built from that; their API
+           against a commit's (cargo-semver-checks): a break that the version does not announce fails
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   transport  NVSHMEM's own IBRC and IBDEVX transports: two processes put, get and signal on soft NICs
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
@@ -36,6 +37,8 @@ Each part prints its own progress and table; the last table says what came of al
   --seeds N    seeds of the swarm (default 100000), and a tenth as many fresh ones
   --first S    the first of them (default 1000000)
   --runs R     runs of each round of the explorer (default 100000)
+  --baseline REV  the commit that APIs are compared with (default: the last tag; without one, the last commit that
+               raised the version)
   --short      a few minutes of each part, to see that it runs: the explorer with CI's models, 2 faults, 2 messages and
                40 runs, the swarm with 64 seeds, fuzzing for 8 s each, mpirun with what CI runs, a soak of a minute";
 
@@ -102,7 +105,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
     let short = args.iter().any(|arg| arg == "--short");
     let (seeds, runs) = if short { ("64", "40") } else { ("100000", "100000") };
     let (mut seeds, mut first, mut runs) = (seeds.to_owned(), "1000000".to_owned(), runs.to_owned());
-    let mut only = Vec::new();
+    let (mut only, mut baseline) = (Vec::new(), Vec::new());
     let mut args = args.iter().filter(|arg| *arg != "--short");
     while let Some(arg) = args.next() {
         let Some(value) = args.next() else {
@@ -113,6 +116,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             "--seeds" => value.clone_into(&mut seeds),
             "--first" => value.clone_into(&mut first),
             "--runs" => value.clone_into(&mut runs),
+            "--baseline" => baseline = vec![arg.clone(), value.clone()],
             other => return sh::usage(format!("unknown argument '{other}'")),
         }
     }
@@ -151,7 +155,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
         Part { name: "aarch64", args: of(&[]), run: aarch64::night },
         Part { name: "wheels", args: of(&[]), run: wheels::night },
-        Part { name: "crates", args: of(&[]), run: shunt_package_tool::crates_night },
+        Part { name: "crates", args: baseline, run: shunt_package_tool::crates_night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "transport", args: of(&[]), run: shunt_gpu_tool::transport_night },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
@@ -201,6 +205,8 @@ mod tests {
         assert_eq!(of(&[]).unwrap().len(), 19);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
+        let crates = of(&["--only", "crates", "--baseline", "HEAD"]).unwrap();
+        assert_eq!(crates[0].args, ["--baseline", "HEAD"]);
         let short = of(&["--short", "--first", "9"]).unwrap();
         assert_eq!(short[1].args, ["--seeds", "64", "--first", "9", "--fresh", "6"]);
         assert!(!short[0].args.contains(&"--night".to_owned()));

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use shunt_task::sh;
 use shunt_task::stages::Count;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A port goes down and comes back, so that there are switches to draw.
@@ -16,7 +16,7 @@ const WINDOW: (u32, u32) = (1200, 1600);
 /// A blank picture of that size has a tenth of these bytes.
 const LEAST_PICTURE: usize = 40_000;
 /// What makes the book, where it is not installed: `cargo install` of this, once.
-const MDBOOK: &[&str] = &["mdbook", "--version", "^0.4", "--locked", "--no-default-features"];
+const MDBOOK: &[&str] = &["mdbook", "--version", "^0.4", "--no-default-features"];
 
 pub fn stage() -> Result<Count> {
     let home = sh::target_dir().join("ci/pages");
@@ -39,17 +39,7 @@ pub fn stage() -> Result<Count> {
 
 /// docs/ as a book; what is wrong with it.
 fn book() -> Result<Vec<String>> {
-    let tools = sh::target_dir().join("tools");
-    let mut program = PathBuf::from("mdbook");
-    if !sh::exists("mdbook") {
-        program = tools.join("bin/mdbook");
-        if !program.is_file() {
-            let mut install = sh::cargo();
-            install.args(["install", "--quiet", "--root"]).arg(&tools).args(MDBOOK);
-            sh::capture(&mut install).context("a network with the registry of crates is needed")?;
-        }
-    }
-    let mut build = sh::command(&program.to_string_lossy());
+    let mut build = sh::command(&sh::tool("mdbook", MDBOOK)?.to_string_lossy());
     let said = sh::capture(build.args(["build", "docs"]))?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     let mut wrong: Vec<String> = said

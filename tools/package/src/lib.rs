@@ -8,12 +8,14 @@
 //! | `symbols` | programs without their symbols, and the symbols in files beside |
 //! | `deb` | the packages, made of those |
 //! | `crates` | the crates that users of the facade need, built from what would be published |
+//! | `semver` | their API against that of a commit, and what the version says of it |
 //! | `trial` | a package used: unpacked, or installed in a bare system |
 
 mod control;
 mod crates;
 mod deb;
 mod pages;
+mod semver;
 mod symbols;
 mod tree;
 mod trial;

@@ -120,6 +120,21 @@ pub fn exists(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
+/// A program on the path, or in `target/tools`, where `cargo install` of `install` puts it once.
+pub fn tool(name: &str, install: &[&str]) -> Result<PathBuf> {
+    if exists(name) {
+        return Ok(name.into());
+    }
+    let tools = target_dir().join("tools");
+    let program = tools.join("bin").join(name);
+    if !program.is_file() {
+        let mut command = cargo();
+        command.args(["install", "--quiet", "--locked", "--root"]).arg(&tools).args(install);
+        capture(&mut command).context("a network with the registry of crates is needed")?;
+    }
+    Ok(program)
+}
+
 /// The last `count` lines of `text`.
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
