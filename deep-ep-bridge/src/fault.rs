@@ -157,8 +157,7 @@ pub enum MoeError {
     },
     /// The ranks agreed on another mask since the last call: what is under way is given up.
     #[error(
-        "the ranks agreed on epoch {epoch}: {masked:?} are left out; clean_low_latency_buffer on all others would be \
-         right"
+        "the ranks agreed on epoch {epoch}: {masked:?} are left out; call clean_low_latency_buffer on all others"
     )]
     Epoch {
         /// Decisions so far.

@@ -82,7 +82,7 @@ static void refused(void) {
     shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
     CHECK(nvshmem_team_split_strided(NVSHMEM_TEAM_WORLD, 0, 1, pes + 1, NULL, 0, &team) == 2, "too many");
     CHECK(team == NVSHMEM_TEAM_INVALID, "too many");
-    CHECK(shunt_nvshmem_last_error(&error) == SHUNT_NVSHMEM_USAGE && strstr(error.message, "does not fit"), "why");
+    CHECK(shunt_nvshmem_last_error(&error) == SHUNT_NVSHMEM_USAGE && strstr(error.message, "team: expected PEs 0 to "), "why");
     CHECK(nvshmem_team_sync(42) == 2 && shunt_nvshmem_last_error(NULL) == SHUNT_NVSHMEM_USAGE, "unknown");
     nvshmem_team_destroy(NVSHMEM_TEAM_WORLD);
     CHECK(shunt_nvshmem_last_error(&error) == SHUNT_NVSHMEM_USAGE && strstr(error.message, "built in"), "world");

@@ -86,7 +86,9 @@ pub enum InitError {
     #[error(transparent)]
     Agent(#[from] shunt::NoAgent),
     /// Host and device code are of different builds.
-    #[error("the device state is not of this build")]
+    #[error(
+        "device state: expected one of this build, got another; link the program with this library's prefix again"
+    )]
     Build,
     /// It is up, as another PE than this call names.
     #[error(
@@ -129,7 +131,7 @@ pub struct Broken {
 #[derive(Debug, Error)]
 pub enum Failure {
     /// Not initialised, or finalised.
-    #[error("the library is not initialised")]
+    #[error("the library is not initialised; call nvshmem_init first")]
     NotInitialized,
     /// Initialising failed.
     #[error(transparent)]
@@ -153,7 +155,7 @@ pub enum Failure {
         left: u32,
     },
     /// An address that other PEs do not have.
-    #[error("{bytes} bytes at {at:#x} do not lie in the symmetric heap ({start:#x} to {end:#x})")]
+    #[error("address: expected the symmetric heap, {start:#x} to {end:#x}, got {bytes} bytes at {at:#x}")]
     NotSymmetric {
         /// Address.
         at: u64,

@@ -43,7 +43,7 @@ pub enum HeapError {
         size: u64,
     },
     /// Nothing was allocated there.
-    #[error("offset {at:#x} of the symmetric heap is not the start of an allocation")]
+    #[error("address: expected the start of an allocation, got offset {at:#x} of the symmetric heap")]
     NotAllocated {
         /// Offset.
         at: u64,

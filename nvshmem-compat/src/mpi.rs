@@ -21,7 +21,7 @@ pub enum MpiError {
         why: String,
     },
     /// It is no plugin of ours.
-    #[error("{plugin} is no MPI plugin of this library: it has no {symbol}")]
+    #[error("{plugin}: expected the MPI plugin of this library, got a library without {symbol}")]
     Foreign {
         /// File.
         plugin: String,

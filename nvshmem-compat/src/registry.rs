@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RegistryError {
     /// No bytes, or no address.
-    #[error("{bytes} bytes at {at:#x} are no buffer")]
+    #[error("buffer: expected an address and at least one byte, got {bytes} bytes at {at:#x}")]
     Nothing {
         /// Address.
         at: u64,
@@ -35,7 +35,7 @@ pub enum RegistryError {
         at: u64,
     },
     /// None begins there.
-    #[error("no registered buffer begins at {at:#x}")]
+    #[error("buffer: expected the address that one was registered with, got {at:#x}")]
     Unknown {
         /// Address.
         at: u64,

@@ -26,13 +26,13 @@ const BUILT_IN: u32 = 6;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TeamError {
     /// No such team here.
-    #[error("team {met} is none of this PE's")]
+    #[error("team: expected one of this PE's, got {met}")]
     Unknown {
         /// Id.
         met: i32,
     },
     /// A PE that the parent has not.
-    #[error("a team of {size} PEs from {start} in steps of {stride} does not fit a team of {parent}")]
+    #[error("team: expected PEs 0 to {} of the parent, got {size} from {start} on in steps of {stride}", *parent - 1)]
     Bounds {
         /// First, by its number in the parent.
         start: i32,
@@ -50,7 +50,7 @@ pub enum TeamError {
         met: i32,
     },
     /// Ids are used up.
-    #[error("no team is left of {max} (NVSHMEM_MAX_TEAMS)")]
+    #[error("all {max} teams are in use; destroy one, or raise NVSHMEM_MAX_TEAMS")]
     Full {
         /// How many there may be.
         max: u32,

@@ -284,7 +284,7 @@ class Misuse(unittest.TestCase):
         _, _, handle, _, hook = dispatch(return_recv_hook=True)()
         with self.assertRaisesRegex(ValueError, "as before"):
             dispatch(tokens=TOKENS + 1)()
-        with self.assertRaisesRegex(RuntimeError, "its hook comes first"):
+        with self.assertRaisesRegex(RuntimeError, "call its hook first"):
             buffer.low_latency_combine(x, topk, weights, handle)
         # A refusal has lost nothing: the other rank's half, and both are received.
         other = buffers[1].low_latency_dispatch(x, topk, TOKENS, EXPERTS, return_recv_hook=True)

@@ -83,7 +83,10 @@ pub enum IbverbsError {
     #[error(transparent)]
     Load(#[from] shunt_mlx5_sys::LoadError),
     /// The devices could not be listed.
-    #[error("libibverbs gives no list of devices: {detail}; is the kernel module ib_uverbs loaded?")]
+    #[error(
+        "no RDMA device was found: libibverbs lists none ({detail}); for hardware load the kernel module ib_uverbs, \
+         for NICs in software use `shunt soft-rdma run -- PROGRAM`"
+    )]
     List {
         /// What the system said.
         detail: String,

@@ -1,4 +1,5 @@
-//! Between an agent and the worker of one NIC: jobs wait by urgency, outcomes are found. Nothing waits here.
+//! The queue of firmware commands between an agent and the worker of one NIC, the most urgent first, and what came of
+//! them. No call blocks.
 
 use super::nic_job::{Job, JobId, Outcome, Urgency};
 use crate::nanos::Nanos;
@@ -8,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 struct Inner {
-    /// By urgency, and first come, first served: in the order in which each became so urgent.
+    /// By urgency; among equals in the order in which each became so urgent.
     waiting: BTreeMap<(Urgency, u64), (JobId, Job)>,
     /// The last turn that was given.
     turn: u64,
     done: VecDeque<(JobId, Outcome)>,
-    /// Since when the NIC owes an answer.
+    /// When the oldest outstanding command was sent.
     owing: Option<Nanos>,
     working: bool,
     /// What the work under way is about, if that is the owner's.

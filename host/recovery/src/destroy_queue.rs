@@ -1,8 +1,8 @@
-//! Halves that are done with and not known to be gone. Each is kept until its NIC has answered that it is destroyed,
-//! and nothing is made on its rings by that NIC before. Rule 17.
+//! Queue pair halves that wait to be destroyed. Each is kept until its NIC answers that it is destroyed. Until then
+//! that NIC makes nothing on its rings. Rule 17.
 //!
-//! A half whose fence failed may still be in its retries: forgotten, it would send what was given up to the path that
-//! got the other half's number meanwhile.
+//! A half whose fence failed may still be retrying. If it were forgotten, it could send what was given up to the path
+//! that got the other half's number meanwhile.
 
 use crate::nanos::Nanos;
 

@@ -32,10 +32,18 @@ pub enum NoPorts {
     #[error(transparent)]
     Selected(#[from] NothingSelected),
     /// There is no device at all.
-    #[error("no RDMA device is there (/sys/class/infiniband is empty); `shunt doctor` says what is missing")]
+    #[error(
+        "no RDMA device was found (/sys/class/infiniband is empty); `shunt doctor` says what is missing, \
+         `shunt soft-rdma run -- PROGRAM` makes some in software"
+    )]
     NoDevice,
     /// Too few ports.
-    #[error("{rails} rails a PE are asked for, {} can be used{}", list(usable), but(unusable))]
+    #[error(
+        "rails of a PE: expected at most {}, got {rails}: {} can be used{}",
+        usable.len(),
+        list(usable),
+        but(unusable)
+    )]
     TooFew {
         /// Asked for.
         rails: u32,

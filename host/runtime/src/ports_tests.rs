@@ -82,7 +82,7 @@ fn too_few_ports_are_named_with_what_is_there() {
     assert_eq!(ranked(machine(&[]), 1, &[]).unwrap_err(), NoPorts::NoDevice);
     let error = ranked(machine(&[&[true], &[false]]), 2, &[]).unwrap_err();
     let text = error.to_string();
-    for part in ["2 rails", "1 (mlx5_0:1) can be used", "not mlx5_1:1: port DOWN"] {
+    for part in ["expected at most 1, got 2", "1 (mlx5_0:1) can be used", "not mlx5_1:1: port DOWN"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(matches!(error, NoPorts::TooFew { down: true, .. }), "it could come up: {error:?}");

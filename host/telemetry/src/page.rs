@@ -55,7 +55,7 @@ pub enum PageError {
         user: u32,
     },
     /// Not a page of this version.
-    #[error("{}: {what}: expected {want:#x}, got {met:#x}", path.display())]
+    #[error("{}: no status page of this version: {what}: expected {want:#x}, got {met:#x}", path.display())]
     Bad {
         /// File.
         path: PathBuf,

@@ -180,7 +180,7 @@ class Buffer(NormalMode):
             raise ValueError("handle: expected one of this buffer, got another buffer's")
         self._stream.synchronize()
         if state.native is None:
-            raise RuntimeError("the dispatch of this handle was not received; its hook comes first")
+            raise RuntimeError("the dispatch of this handle was not received: call its hook first")
         return state
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int, num_experts: int) -> None:
@@ -387,7 +387,7 @@ class Buffer(NormalMode):
 
     def _made(self):
         if self._native is None:
-            raise RuntimeError("the buffer has no sizes yet: a dispatch or clean_low_latency_buffer comes first")
+            raise RuntimeError("the buffer has no sizes yet: call a dispatch or clean_low_latency_buffer first")
         return self._native
 
     def _costs(self, stats: Any, what: str) -> Any:

@@ -276,7 +276,7 @@ class NormalMode:
         """All ranks together: what was under way in normal mode is given up, and a buffer that met a fault is usable
         again; handles of before are not. Shunt's own."""
         if self._normal is None:
-            raise RuntimeError("the buffer has no sizes yet: a dispatch comes first")
+            raise RuntimeError("the buffer has no sizes yet: call a dispatch first")
         self._stream.synchronize()
         self._normal.clean()
 

@@ -25,7 +25,7 @@ const EQN: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NicError {
     /// A umem must have an address, and end inside the address space.
-    #[error("a umem of {bytes} bytes at {address:#x} is no memory")]
+    #[error("umem: expected memory of this process, got {bytes} bytes at {address:#x}")]
     BadUmem {
         /// First address.
         address: u64,

@@ -132,7 +132,10 @@ pub enum JobError {
     #[error("--root: {0}")]
     Root(#[from] address::AddressError),
     /// A part is missing.
-    #[error("{have} is given, {missing} is not; rank, world and root belong together")]
+    #[error(
+        "{have} is given, {missing} is not; rank, world and root belong together \
+             (--rank, --world and --root, or SHUNT_RANK, SHUNT_WORLD and SHUNT_ROOT)"
+    )]
     Missing {
         /// Part that is there.
         have: &'static str,

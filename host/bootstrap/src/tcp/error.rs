@@ -228,7 +228,7 @@ pub enum Refusal {
         rank: u32,
     },
     /// It belongs to a job of another size.
-    #[error("world is {theirs} in one process and {ours} in the other")]
+    #[error("world is {theirs} in one process and {ours} in the other; start all with the same")]
     World {
         /// World of the process that was refused.
         theirs: u32,
@@ -313,7 +313,7 @@ pub struct Refused {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum UniqueIdError {
     /// Another length.
-    #[error("a unique id has {want} {unit}, this has {met}")]
+    #[error("unique id: expected {want} {unit}, got {met}")]
     Length {
         /// What there is.
         met: usize,
@@ -323,13 +323,13 @@ pub enum UniqueIdError {
         unit: &'static str,
     },
     /// Not a digit.
-    #[error("a unique id is written in hexadecimal digits, character {at} is none")]
+    #[error("unique id: expected hexadecimal digits, got another character at {at}")]
     Digit {
         /// Which character.
         at: usize,
     },
     /// Not a unique id of ours.
-    #[error("the bytes are no unique id of Shunt")]
+    #[error("unique id: expected one that Shunt made, got other bytes")]
     Magic,
     /// Made by another version.
     #[error("the unique id: expected version {want}, got {met}; run one build in all processes")]

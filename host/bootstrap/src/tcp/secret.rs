@@ -147,7 +147,10 @@ pub fn own_directory(path: &Path) -> Result<(), SecretError> {
     let about = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
     let (owner, mode) = (about.uid(), about.mode() & 0o777);
     if !about.is_dir() {
-        return Err(SecretError::File { path: path.to_owned(), detail: "it is no directory".to_owned() });
+        return Err(SecretError::File {
+            path: path.to_owned(),
+            detail: "expected a folder, got something else; move it away".to_owned(),
+        });
     }
     if owner != geteuid().as_raw() {
         return Err(SecretError::Owner { path: path.to_owned(), owner });

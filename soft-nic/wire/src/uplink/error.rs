@@ -16,7 +16,7 @@ pub enum UplinkError {
     )]
     PathTooLong(PathBuf),
     /// Something else stands where the directory should be.
-    #[error("{0:?} is no directory; move it away")]
+    #[error("{0:?}: expected a folder, got something else; move it away")]
     NotADirectory(PathBuf),
     /// The directory belongs to somebody else.
     #[error("{path:?} belongs to user {owner}, not to user {me}; remove it or set XDG_RUNTIME_DIR")]
