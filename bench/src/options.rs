@@ -11,15 +11,13 @@ use crate::nics::Medium;
 use crate::plan::{self, Stream, default_plan};
 use crate::usage::{Usage, bad};
 use clap::Parser;
-use clap::builder::RangedI64ValueParser;
 use shunt::choice::software;
 use shunt::machine::{Found, Rails};
-use shunt_figures::units::{parse_count, parse_size, parse_time, show_time};
+use shunt_figures::units::{parse_count, parse_gbps, parse_size, parse_time, show_time, whole};
 use shunt_host::config::{FenceMode, NicKind as Asked};
 use shunt_host::job::{Flags, Job};
 use shunt_soft_nic::Profile;
 use shunt_soft_nic::fault::Injection;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 const TABLE: &str = "Table";
@@ -46,42 +44,43 @@ pub struct Options {
     #[arg(help_heading = TABLE)]
     pub max_size: u64,
     /// Factor from one size to the next
-    #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = range(2..=1024))]
+    #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = whole(2..=1024))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = TABLE)]
     pub factor: u32,
     /// Iterations of each size; 0: no table [default: 100; 0 with --device gpu]
-    #[arg(short = 'n', long = "iterations", value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long = "iterations", value_name = "N", value_parser = whole(0..=u32::MAX))]
+    #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = TABLE)]
     pub table: Option<u32>,
     /// Iterations of each size before the clock runs
-    #[arg(short = 'w', long, value_name = "N", default_value_t = 10)]
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 10, value_parser = whole(0..=u32::MAX))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = TABLE)]
     pub warmup: u32,
     /// Blocks: each moves its equal share on a channel of its own, and channels start on rails in turn [default: 1;
     /// above two rails as many]
-    #[arg(short = 'c', long = "ctas", value_name = "N", value_parser = range(1..=32))]
+    #[arg(short = 'c', long = "ctas", value_name = "N", value_parser = whole(1..=32))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = JOB)]
     pub blocks: Option<u32>,
     /// Threads of a block: with --device gpu 1, or whole warps up to 256; with --device cpu a block is one lane
     /// whatever is said here
-    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
+    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = whole(1..=1024))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = JOB)]
     pub threads_per_cta: u32,
     /// PEs; an even number, PE 2k puts to PE 2k+1 [default: 2, or --world]
-    #[arg(long, value_name = "N", value_parser = range(2..=16), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole(2..=16), allow_negative_numbers = true)]
     #[arg(help_heading = JOB)]
     pub pes: Option<u32>,
     /// Rails of each PE
-    #[arg(long, value_name = "R", default_value_t = 2, value_parser = range(1..=8))]
+    #[arg(long, value_name = "R", default_value_t = 2, value_parser = whole(1..=8))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = JOB)]
     pub rails: u32,
     /// Rate of each rail in Gb/s, with --nic soft [default: 4]
-    #[arg(long, value_name = "G", allow_negative_numbers = true)]
+    #[arg(long, value_parser = parse_gbps, value_name = "G", allow_negative_numbers = true)]
     #[arg(help_heading = JOB)]
     pub rail_gbps: Option<f64>,
     /// What kind of device each NIC is, with --nic soft: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
@@ -136,7 +135,7 @@ pub struct Options {
     #[arg(help_heading = STREAM)]
     pub size: Option<u64>,
     /// Slots of the receiver, and puts in flight at most
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = range(2..=512))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(2..=512))]
     #[arg(allow_negative_numbers = true)]
     #[arg(help_heading = STREAM)]
     pub window: u32,
@@ -154,7 +153,7 @@ pub struct Options {
     #[arg(help_heading = RECOVERY)]
     pub ft: Option<OnOff>,
     /// Backup paths of each channel [default: SHUNT_BACKUPS, else every pair of rails, at most 7]
-    #[arg(long, value_name = "N", value_parser = range(0..=7), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole(0..=7), allow_negative_numbers = true)]
     #[arg(help_heading = RECOVERY)]
     pub backups: Option<u32>,
     /// How long the primary must be ready again before a channel goes back to it [default: SHUNT_RECOVERY_WINDOW, else
@@ -243,10 +242,6 @@ fn parse_fault(text: &str) -> Result<Injection, String> {
         said if said.contains("--list-faults") => said,
         said => format!("{said}; --list-faults names every fault"),
     })
-}
-
-fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(values)
 }
 
 /// Iterations of the table by default.
@@ -423,7 +418,7 @@ impl Options {
         };
         if !(2..=16).contains(&job.world) || !job.world.is_multiple_of(2) {
             return bad(format!(
-                "--world {} ({}): an even number from 2 to 16, PE 2k puts to PE 2k+1",
+                "--world: expected an even number from 2 to 16, since PE 2k puts to PE 2k+1, got {} from {}",
                 job.world,
                 job.launcher.name()
             ));

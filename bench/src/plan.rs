@@ -1,9 +1,8 @@
 //! The plan of faults of a command line: what is refused, and what happens when nobody says.
 
 use crate::usage::{Usage, bad};
-use shunt_figures::units::show_time;
 use shunt_soft_nic::FaultKind;
-use shunt_soft_nic::fault::{Fault, Injection};
+use shunt_soft_nic::fault::{Fault, Injection, format_time};
 
 /// The stream that faults are planned for.
 pub(crate) struct Stream {
@@ -23,22 +22,23 @@ pub(crate) fn check(plan: &[Injection], watch: bool, stream: &Stream) -> Result<
     }
     for injection in plan {
         if injection.fault.does_nothing() {
-            return bad(format!("--inject {injection}: 0 does nothing; a value above 0, or no fault"));
+            return bad(format!("--inject {injection}: expected a value above 0, got 0, which does nothing"));
         }
         if injection.at_ns >= duration_ns {
             return bad(format!(
-                "--inject {injection}: the stream ends at {}; the time must lie before",
-                show_time(duration_ns)
+                "--inject {injection}: expected a time before the end of the stream, {} (--duration), got {}",
+                format_time(duration_ns),
+                format_time(injection.at_ns)
             ));
         }
         if injection.pe >= pes || injection.rail.is_some_and(|rail| rail >= rails) {
             let (pe, last) = (injection.pe, pes - 1);
             return bad(match injection.rail {
                 Some(rail) => format!(
-                    "--inject {injection}: there is no rail {pe}.{rail}; PEs are 0 to {last}, rails 0 to {}",
+                    "--inject {injection}: expected PE 0 to {last} and rail 0 to {}, got {pe}.{rail}",
                     rails - 1
                 ),
-                None => format!("--inject {injection}: there is no PE {pe}; PEs are 0 to {last}"),
+                None => format!("--inject {injection}: expected PE 0 to {last}, got {pe}"),
             });
         }
     }

@@ -20,11 +20,11 @@ use shunt_soft_devx::{FenceProof, prove_on_soft_nic};
 /// what it can do. Nothing is changed.
 #[derive(Args)]
 #[command(after_help = "\
-ok: as it should be; warn: works, less well than it could; missing: hardware cannot be used like this; look: cannot be
-read from here; n/a: says nothing on this machine.
-Exit status: 0 if the soft NIC can be used, which needs none of this; 1 if --fence found that the fence does not hold,
-or with --hardware if something is missing, or with
---first-day if a row failed; 2 if a variable or an argument makes no sense.")]
+ok: as it should be; warn: works, less well than it could; missing: hardware cannot be used like this; \
+look: cannot be read from here; n/a: says nothing on this machine.
+Exit status: 0 if the soft NIC can be used, which needs none of this; 1 if --fence found that the fence does not hold, \
+or with --hardware if something is missing, or with --first-day if a row failed; 2 if a variable or an argument makes \
+no sense.")]
 pub struct Arguments {
     #[command(flatten)]
     root: Root,

@@ -1,6 +1,6 @@
 //! `shunt env`: every variable that is read, its value in force, and where that came from.
 
-use crate::print::{self, columns, wrap};
+use crate::print::{self, columns, wrap, wrap_to};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     }
     let out = match arguments.json {
         true => as_json(&lines, &others, place.as_ref()),
-        false => as_text(&lines, &others, arguments.long) + &place_text(place.as_ref()),
+        false => as_text(&lines, &others, arguments.long, print::width()) + &place_text(place.as_ref()),
     };
     let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
     for error in errors {
@@ -169,24 +169,40 @@ fn nearest(name: &str) -> Option<&'static str> {
     near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
 }
 
-fn as_text(lines: &[Line], others: &[Other], long: bool) -> String {
-    let rows: Vec<Vec<String>> = lines
-        .iter()
-        .map(|line| {
-            vec![line.variable.name.into(), line.shown(), line.source(), line.variable.meaning.clone()]
-        })
-        .collect();
+/// The table: a line a variable, or where a terminal is too narrow for that, the meaning below.
+fn table(lines: &[Line], long: bool, width: Option<usize>) -> String {
+    let row = |line: &Line| vec![line.variable.name.into(), line.shown(), line.source()];
+    let mut rows: Vec<Vec<String>> = lines.iter().map(row).collect();
+    let beside = |rows: &[Vec<String>]| {
+        let with = |(row, line): (&Vec<String>, &Line)| {
+            row.iter().cloned().chain([line.variable.meaning.clone()]).collect()
+        };
+        columns(&rows.iter().zip(lines).map(with).collect::<Vec<_>>(), "")
+    };
+    let wide = beside(&rows);
+    let narrow = width.filter(|width| wide.lines().any(|line| line.chars().count() > *width));
+    let below =
+        |text: &str| narrow.map_or(format!("    {text}\n"), |width| wrap_to(width, text, "    ", "    "));
+    let heads = if narrow.is_some() { columns(&std::mem::take(&mut rows), "") } else { wide };
     let mut out = String::new();
-    for (row, line) in columns(&rows, "").lines().zip(lines) {
-        out += &format!("{row}\n");
+    for (head, line) in heads.lines().zip(lines) {
+        out += &format!("{head}\n");
+        if narrow.is_some() {
+            out += &below(&line.variable.meaning);
+        }
         if long {
-            out += &format!("    may hold: {}\n", line.variable.values);
+            out += &below(&format!("may hold: {}", line.variable.values));
         }
     }
+    out
+}
+
+fn as_text(lines: &[Line], others: &[Other], long: bool, width: Option<usize>) -> String {
+    let mut out = table(lines, long, width);
     let (ours, theirs): (Vec<&Other>, Vec<&Other>) = others.iter().partition(|other| other.ours);
     for other in ours {
         let meant = other.meant.map_or(String::new(), |name| format!(", did you mean {name}?"));
-        out += &format!("\nunknown: {} is not read{meant}\n", other.name);
+        out += &wrap(&format!("{} is not read{meant}", other.name), "\nunknown: ", "  ");
     }
     let name = |other: &&Other| match other.meant {
         Some(meant) => format!("{} (did you mean {meant}?)", other.name),

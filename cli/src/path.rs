@@ -53,6 +53,9 @@ pub fn run(command: &Command) -> u8 {
     }
 }
 
+/// What to do where a PE is not found.
+const LISTED: &str = "`shunt status` lists the PEs that run here";
+
 /// The status page of the one PE of this number that runs here.
 fn page_of(folder: &Path, pe: u32, pid: Option<u32>) -> Result<PathBuf, String> {
     let mut met: Vec<(u32, PathBuf)> = Vec::new();
@@ -66,8 +69,10 @@ fn page_of(folder: &Path, pe: u32, pid: Option<u32>) -> Result<PathBuf, String> 
     match met.as_slice() {
         [(_, path)] => Ok(path.clone()),
         [] => Err(match pid {
-            Some(pid) => format!("process {pid} has no PE {pe} with a status page in {}", folder.display()),
-            None => format!("no PE {pe} with a status page in {}", folder.display()),
+            Some(pid) => {
+                format!("process {pid} has no PE {pe} with a status page in {}; {LISTED}", folder.display())
+            }
+            None => format!("no PE {pe} with a status page in {}; {LISTED}", folder.display()),
         }),
         several => {
             let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();

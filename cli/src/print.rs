@@ -48,14 +48,26 @@ pub fn columns(rows: &[Vec<String>], indent: &str) -> String {
     out
 }
 
+/// Columns of the terminal that stdout is, or those that `COLUMNS` names; none where it is a file or a pipe.
+pub fn width() -> Option<usize> {
+    let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let size = || terminal_size::terminal_size_of(std::io::stdout());
+    named.or_else(|| size().map(|(width, _)| width.0.into())).filter(|width| *width >= 40)
+}
+
 /// A long line broken at blanks; lines after the first are indented.
 pub fn wrap(text: &str, first: &str, indent: &str) -> String {
-    const WIDTH: usize = 110;
+    const WIDEST: usize = 110;
+    wrap_to(width().map_or(WIDEST, |width| width.min(WIDEST)), text, first, indent)
+}
+
+/// [`wrap`], at a width.
+pub fn wrap_to(widest: usize, text: &str, first: &str, indent: &str) -> String {
     let mut out = String::new();
     let mut line = first.to_owned();
     let mut empty = true;
     for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !empty && line.chars().count() + 1 + word.chars().count() > widest {
             out.push_str(line.trim_end());
             out.push('\n');
             line = indent.to_owned();
@@ -83,7 +95,7 @@ mod tests {
     #[test]
     fn long_lines_are_broken_at_blanks() {
         let text = "word ".repeat(40);
-        let out = wrap(&text, "- ", "  ");
+        let out = wrap_to(110, &text, "- ", "  ");
         assert!(out.lines().count() == 2 && out.lines().all(|line| line.len() <= 110), "{out}");
         assert!(out.lines().nth(1).unwrap().starts_with("  word"));
     }

@@ -32,6 +32,9 @@ pub struct Arguments {
 /// A page older than this belongs to an agent that is held up.
 const OLD_NS: u64 = 1_000_000_000;
 
+/// Files that are no pages are named up to so many.
+const NAMED_FILES: usize = 3;
+
 /// One page as it was met.
 struct Met {
     path: PathBuf,
@@ -71,8 +74,16 @@ pub fn run(arguments: &Arguments) -> u8 {
             (false, _) => as_text(&met, &folder, now),
         };
         let status = print::stdout(&out, !met.iter().all(Met::is_well) as u8);
-        for error in met.iter().filter_map(|met| met.page.as_ref().err()) {
+        let bad: Vec<&PageError> = met.iter().filter_map(|met| met.page.as_ref().err()).collect();
+        for error in bad.iter().take(NAMED_FILES) {
             shunt_host::complain!("error: {error}");
+        }
+        if let Some(more) = bad.len().checked_sub(NAMED_FILES).filter(|more| *more > 0) {
+            shunt_host::complain!(
+                "error: {}: {more} more files that cannot be read as pages; expected the folder that a job writes its \
+                 status pages to",
+                folder.display()
+            );
         }
         if !arguments.watch {
             return status;

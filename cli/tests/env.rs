@@ -16,6 +16,21 @@ fn nothing_set_is_all_defaults() {
     assert!(output.stderr.is_empty());
 }
 
+/// Where columns are few the meaning stands below its variable, and nothing is lost.
+#[test]
+fn eighty_columns_are_enough() {
+    for arguments in [&["env"][..], &["env", "--long"]] {
+        let words = text(&shunt(arguments, &[("COLUMNS", "80")]).stdout);
+        let long: Vec<_> = words.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{long:?}");
+        let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        for variable in shunt_host::config::VARIABLES {
+            let meaning = variable.meaning.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(plain.contains(variable.name) && plain.contains(&meaning), "{}", variable.name);
+        }
+    }
+}
+
 #[test]
 fn values_their_source_and_typing_errors() {
     let environment = [

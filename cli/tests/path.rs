@@ -65,7 +65,12 @@ fn an_order_is_heard_and_its_answer_told() {
 fn nobody_there_is_said() {
     let folder = folder("no-process");
     let (code, _, error) = path(&folder, &["retire", "0.1"]);
-    assert!(code == Some(1) && error.contains("no PE 0 with a status page in"), "{error}");
+    assert!(
+        code == Some(1)
+            && error.contains("no PE 0 with a status page in")
+            && error.contains("`shunt status` lists"),
+        "{error}"
+    );
     let _page = PageWriter::create(&folder, &page(0)).expect("a page");
     let (code, _, error) = path(&folder, &["retire", "0.1"]);
     assert!(code == Some(1) && error.contains("no agent takes orders"), "{error}");

@@ -99,8 +99,8 @@ fn the_program_s_end_is_its_own() {
 #[test]
 fn what_makes_no_sense_is_said_and_nothing_is_started() {
     let cases: [(&[&str], &str); 17] = [
-        (&["--nics", "9"], "9 is not in 1..=8"),
-        (&["--nics", "0"], "0 is not in 1..=8"),
+        (&["--nics", "9"], "expected a whole number from 1 to 8, got \"9\""),
+        (&["--nics", "0"], "from 1 to 8, got \"0\""),
         (&["--fabric", "a/b"], "1 to 32 letters"),
         (&["--roce", "fe80::1"], "IPv4"),
         (&["--nics", "2", "--roce", "127.0.0.2"], "expected one address for each of 2 NICs"),
@@ -156,10 +156,10 @@ fn what_is_no_library_is_refused() {
     head.truncate(4096);
     head[16..18].copy_from_slice(&2u16.to_ne_bytes());
     for (path, words) in [
-        (make("empty", b""), "empty\" is no shared library"),
-        (make("words", b"hello\n"), "words\" is no shared library"),
-        (make("fixed", &head), "fixed\" is no shared library"),
-        ("/dev/null".into(), "/dev/null\" is no shared library"),
+        (make("empty", b""), "empty\": expected libshunt_soft_rdma.so, got no shared library"),
+        (make("words", b"hello\n"), "words\": expected libshunt_soft_rdma.so, got no shared library"),
+        (make("fixed", &head), "fixed\": expected libshunt_soft_rdma.so, got no shared library"),
+        ("/dev/null".into(), "/dev/null\": expected libshunt_soft_rdma.so, got no shared library"),
         (folder.path().to_owned(), "is a directory; expected the library itself"),
     ] {
         let output = run(&[], &[("SHUNT_SOFT_RDMA_LIB", &path)], &["echo", "started"]);
@@ -191,9 +191,15 @@ fn programs_that_would_have_no_devices_are_refused() {
     }
     let words = make("words", b"hello\n");
     let output = run(&[], &[], &[&words]);
-    assert!(text(&output.stderr).contains("neither an ELF program nor a script"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("expected an ELF program or a script, got neither"),
+        "{}",
+        text(&output.stderr)
+    );
     std::fs::set_permissions(&words, PermissionsExt::from_mode(0o644)).unwrap();
-    for (program, said) in [(words.as_str(), "is not executable"), (folder.path(), "is a directory")] {
+    for (program, said) in
+        [(words.as_str(), "got a file that is not executable"), (folder.path(), "got a folder")]
+    {
         let output = run(&[], &[], &[program]);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
@@ -215,8 +221,8 @@ fn faults_are_injected_into_a_program_that_runs() {
     assert_eq!(text(&output.stdout), format!("fault 1 of process {pid}: drop=0.5 at mlx5_0, in 3600s\n"));
     for (arguments, status, words) in [
         (["--fabric", "lab", "mlx5_2", "down"], 1, "no mlx5_2; there are mlx5_0, mlx5_1"),
-        (["--fabric", "lab", "0", "dwon"], 1, "no fault is called `dwon`"),
-        (["--fabric", "lab", "eth0", "down"], 2, "a NIC's name or number"),
+        (["--fabric", "lab", "0", "dwon"], 2, "no fault is called `dwon`; did you mean `down`?"),
+        (["--fabric", "lab", "eth0", "down"], 2, "a NIC's name or number, such as mlx5_0 or 0, got \"eth0\""),
         (["--fabric", "other", "0", "down"], 2, "no process with soft devices in fabric other"),
     ] {
         let output = fault(&arguments);

@@ -117,6 +117,17 @@ fn a_page_that_makes_no_sense_is_refused_with_what_was_met() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("7-0"), [0; 100]).expect("written");
     let (code, out, err) = status(&folder, &[]);
-    assert!(code == Some(1) && err.contains("7-0: its length: expected 0x1b80, got 0x64"), "{out}{err}");
+    assert!(
+        code == Some(1)
+            && err.contains("7-0: no status page of this version: its length: expected 0x1b80, got 0x64"),
+        "{out}{err}"
+    );
+    for number in 0..9 {
+        std::fs::write(folder.join(format!("note-{number}")), "no page").expect("written");
+    }
+    let (code, _, err) = status(&folder, &[]);
+    let more =
+        format!("{}: 7 more files that cannot be read as pages; expected the folder", folder.display());
+    assert!(code == Some(1) && err.lines().count() == 4 && err.contains(&more), "{err}");
     std::fs::remove_dir_all(folder).expect("removed");
 }

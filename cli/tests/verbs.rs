@@ -1,6 +1,6 @@
 //! `shunt verbs`: what is refused, with what words.
 
-use crate::support::{shunt, text};
+use crate::support::{document, shunt, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -51,7 +51,18 @@ fn status_without_any_program_says_so() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("no program has run under"), "{}", text(&output.stdout));
     let output = shunt(&["verbs", "status", "--json"], &environment);
-    assert_eq!(text(&output.stdout).trim(), "[]");
+    assert_eq!(document(&output.stdout)["programs"], serde_json::json!([]));
+    let report = r#"{"pid": 1, "command": "ib_write_bw", "mode": "on", "pairs": [{"qpn": 7, "device": "mlx5_0",
+        "state": "protected", "on": "mlx5_1", "backup": "", "switches": 2, "replayed": 3, "why": ""}], "posts": 0,
+        "polls": 0}"#;
+    std::fs::write(folder.join("shunt/verbs/1.json"), report).unwrap();
+    let output = shunt(&["verbs", "status", "--json"], &environment);
+    let mut told = document(&output.stdout);
+    assert_eq!(told["schema"], "shunt-verbs-status");
+    let program = &mut told["programs"][0];
+    assert_eq!((&program["pid"], &program["pairs"][0]["switches"]), (&1.into(), &2.into()));
+    program["pairs"][0]["switches"] = "two".into();
+    assert!(shunt_json::errors(&told).contains("switches"), "{}", shunt_json::errors(&told));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -124,7 +124,7 @@ fn errors_say_what_is_expected_and_what_came() {
         ("1ms:3:exec=true", &["expected one rail", "3.0:exec=true"]),
         ("1ms:0.1:peer-killed", &["expected a whole PE", "0:peer-killed"]),
         ("1ms:0.1:oob-cut=5ms", &["expected a whole PE", "0:oob-cut=5ms"]),
-        ("1ms:0.0:dwon", &["`dwon`", "did you mean `down`?", "shmem_put_bw --list-faults"]),
+        ("1ms:0.0:dwon", &["`dwon`; ", "did you mean `down`?", "shmem_put_bw --list-faults"]),
         ("1ms:0.0:", &["``", "--list-faults"]),
         ("1ms:0:agent-stalled", &["`agent-stalled` needs a parameter", "`agent-stalled=T`"]),
         ("1ms:0:agent-stalled=1s/2s", &["`2s`", "`agent-stalled=T`"]),

@@ -10,6 +10,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 /// A queue pair that is protected, or was to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairReport {
     /// The number that the program knows.
     pub qpn: u32,
@@ -31,6 +32,7 @@ pub struct PairReport {
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Its number.
     pub pid: u32,

@@ -1,6 +1,8 @@
 //! Sizes, durations, rates and switches as people write them, and back.
 
 use clap::ValueEnum;
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 /// A switch.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +19,19 @@ pub enum OnOff {
 pub struct BadUnit {
     /// The text as given.
     pub met: String,
-    /// What would have been right.
-    pub want: &'static str,
+    /// What is expected.
+    pub want: Cow<'static, str>,
 }
 
-const SIZE: &str =
-    "a size is a whole number of bytes with an optional suffix K, M or G (powers of 1024), e.g. 64K";
-const TIME: &str = "a time is a number with a unit ns, us, ms, s or m, e.g. 500ms";
+const SIZE: &str = "expected a whole number of bytes, or one with K, M or G (powers of 1024), such as 64K";
+const TIME: &str = "expected a number with a unit ns, us, ms, s or m, such as 500ms";
+const COUNT: &str = "expected a whole number from 0 to 18446744073709551615";
+const SIZE_LARGE: &str = "expected less than 2^64 bytes";
+const TIME_LARGE: &str = "expected at most 370 days";
+const GBPS: &str = "expected a number of Gb/s from 0.01 to 800";
 
-const COUNT: &str = "a whole number from 0 to 18446744073709551615";
-const SIZE_LARGE: &str = "too large: a size is less than 2^64 bytes";
-const TIME_LARGE: &str = "too large: a time is at most 370 days";
-
-fn bad(met: &str, want: &'static str) -> BadUnit {
-    BadUnit { met: met.to_owned(), want }
+fn bad(met: &str, want: impl Into<Cow<'static, str>>) -> BadUnit {
+    BadUnit { met: met.to_owned(), want: want.into() }
 }
 
 /// Splits `text` where its number ends.
@@ -60,6 +61,20 @@ pub fn parse_size(text: &str) -> Result<u64, BadUnit> {
 /// A whole number.
 pub fn parse_count(text: &str) -> Result<u64, BadUnit> {
     text.parse().map_err(|_| bad(text, COUNT))
+}
+
+/// Reads a whole number of this range: a parser for clap, whose own say `1..=8` or quote Rust.
+pub fn whole(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, BadUnit> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| bad(text, format!("expected a whole number from {least} to {most}")))
+    }
+}
+
+/// The rate of a rail, in Gb/s.
+pub fn parse_gbps(text: &str) -> Result<f64, BadUnit> {
+    text.parse().ok().filter(|rate| (0.01..=800.0).contains(rate)).ok_or_else(|| bad(text, GBPS))
 }
 
 /// `3s`, `500ms`, `1.5s`: nanoseconds. `0` needs no unit.
@@ -103,6 +118,20 @@ pub fn show_time(nanoseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_range_and_rates() {
+        let rails = whole(1..=8);
+        assert_eq!((rails("1"), rails("8")), (Ok(1), Ok(8)));
+        for text in ["0", "9", "-1", "many", "", "4294967296", "1.5"] {
+            let error = rails(text).unwrap_err().to_string();
+            assert_eq!(error, format!("expected a whole number from 1 to 8, got {text:?}"));
+        }
+        assert_eq!((parse_gbps("0.01"), parse_gbps("800")), (Ok(0.01), Ok(800.0)));
+        for text in ["0", "nan", "inf", "801", "fast", "-4", ""] {
+            assert_eq!(parse_gbps(text).unwrap_err().to_string(), format!("{GBPS}, got {text:?}"));
+        }
+    }
 
     #[test]
     fn sizes() {

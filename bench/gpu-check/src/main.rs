@@ -48,6 +48,9 @@ const ROWS: &[(&str, Row)] = &[
     ("rates", rates),
     ("switch", switch),
 ];
+/// Rows that take `--each`.
+const EACH: &str = "kernels, moe and normal take it";
+const STATUS: &str = "Exit status: 0 as it should be, 1 not, 2 no such row, 3 no GPU: nothing was run";
 /// Patience of every wait.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -56,7 +59,15 @@ fn main() -> ExitCode {
     let row = arguments.first().and_then(|name| ROWS.iter().find(|(row, _)| row == name));
     let Some((_, row)) = row else {
         let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: gpu_check {} (kernels, moe, normal: [--each])", names.join("|"));
+        let names = names.join(", ");
+        let met = arguments.first().map_or("nothing", String::as_str);
+        if ["-h", "--help"].contains(&met) {
+            println!(
+                "usage: gpu_check ROW [--each]\n\nROW: {names}\n--each: a scenario of each kind; {EACH}\n{STATUS}"
+            );
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("error: row: expected one of {names}, got {met}; see gpu_check --help");
         return ExitCode::from(2);
     };
     if let Err(error) = find_gpu(&options(2, 1)) {
@@ -181,7 +192,7 @@ fn kernels(arguments: &[String]) -> Found {
     let list = match arguments {
         [flag] if flag == "--each" => scenarios::each(),
         [] => scenarios::all(),
-        other => return Err(format!("{other:?}: --each, or nothing")),
+        other => return Err(format!("expected --each or nothing behind the row, got {}", other.join(" "))),
     };
     let mut options = options(4, scenarios::CHANNELS);
     (options.gpu_everywhere, options.log2_chunk) = (true, Some(12));
@@ -212,7 +223,7 @@ fn moe_layers(arguments: &[String]) -> Found {
             [Group::Warp, Group::Block].map(|group| moe::of(group).swap_remove(0)).to_vec()
         }
         [] => moe::all(),
-        other => return Err(format!("{other:?}: --each, or nothing")),
+        other => return Err(format!("expected --each or nothing behind the row, got {}", other.join(" "))),
     };
     let mut wrongs = Vec::new();
     for (seed, scenario) in (1..).zip(&list) {
@@ -294,7 +305,7 @@ fn normal_layers(arguments: &[String]) -> Found {
             [Group::Warp, Group::Block].map(|group| normal::of(group).swap_remove(0)).to_vec()
         }
         [] => normal::all(),
-        other => return Err(format!("{other:?}: --each, or nothing")),
+        other => return Err(format!("expected --each or nothing behind the row, got {}", other.join(" "))),
     };
     let mut wrongs = Vec::new();
     for (seed, scenario) in (1..).zip(&list) {

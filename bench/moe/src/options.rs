@@ -5,11 +5,12 @@ use crate::verdict::{ITERS_MAX, USAGE};
 use clap::{Parser, ValueEnum};
 use shunt_deep_ep_bridge::normal::Config;
 use shunt_deep_ep_bridge::{Format, Signals};
-use shunt_figures::units::{OnOff, parse_count, parse_time, show_size, show_time};
+use shunt_figures::units::{OnOff, parse_count, parse_time, show_size, show_time, whole};
 use shunt_host::config::NicKind;
 use shunt_host::job::{Flags, Job as Place};
 use shunt_layout::moe::{Shape, TOPK_MAX};
 use shunt_layout::moe_normal::{BadNormalShape, NormalShape};
+use shunt_soft_nic::fault::format_time;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -89,7 +90,7 @@ impl From<SignalsKind> for Signals {
 
 fn parse_iters(text: &str) -> Result<u64, String> {
     let iters = text.parse().ok().filter(|iters| (1..=ITERS_MAX).contains(iters));
-    iters.ok_or_else(|| format!("{text} is not in 1..={ITERS_MAX}"))
+    iters.ok_or_else(|| format!("expected a whole number from 1 to {ITERS_MAX}, got {text:?}"))
 }
 
 /// Runs MoE layers (dispatch, experts, combine) on NICs that fail, and compares every byte with a reference.
@@ -105,15 +106,15 @@ pub struct MoeOptions {
     #[arg(long, default_value = "low-latency")]
     pub mode: ModeKind,
     /// Nodes that the ranks are on: a divisor of the ranks [default: 2 with --mode normal, else as many as ranks]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=64))]
     #[arg(allow_negative_numbers = true)]
     pub nodes: Option<u32>,
     /// Ranks of a node, which reach each other's memory, in place of --nodes: a divisor of the ranks
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=RANKS_MAX))]
     #[arg(allow_negative_numbers = true, conflicts_with = "nodes")]
     pub ranks_per_node: Option<u32>,
     /// Ranks: threads of this process; under `shunt run`, its processes [default: 4, or those of the job]
-    #[arg(long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(RANKS_MAX)))]
+    #[arg(long = "ranks", value_name = "N", value_parser = whole(2..=RANKS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub ranks_asked: Option<u32>,
     /// Ranks.
@@ -142,11 +143,11 @@ pub struct MoeOptions {
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = parse_count, allow_hyphen_values = true)]
     pub seed: u64,
     /// Experts of each rank
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=64))]
     #[arg(allow_negative_numbers = true)]
     pub local_experts: u32,
     /// Tokens of each rank, at most
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=511))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole(1..=511))]
     #[arg(allow_negative_numbers = true)]
     pub tokens: u32,
     /// Channels of a token
@@ -154,7 +155,7 @@ pub struct MoeOptions {
     pub hidden: u32,
     /// Experts of a token, at most
     #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=TOPK_MAX as i64))]
+    #[arg(value_parser = whole(1..=TOPK_MAX))]
     pub topk: u32,
     /// How tokens travel
     #[arg(long, default_value = "all")]
@@ -259,15 +260,16 @@ impl MoeOptions {
             return Some(format!(
                 "--every {} with --faults none: nothing goes wrong there; give --faults random, or leave --every \
                  out",
-                show_time(every)
+                format_time(every)
             ));
         }
-        if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|end| end != "svg")) {
-            return Some("--plot: expected a file that ends in .svg".into());
+        if let Some(path) = self.plot.as_ref().filter(|path| path.extension().is_none_or(|end| end != "svg"))
+        {
+            return Some(format!("--plot: expected a file that ends in .svg, got {}", path.display()));
         }
         let short = [("--every", self.every()), ("--timeout", self.timeout)];
         let (name, time) = short.into_iter().find(|(_, time)| *time < 1_000_000)?;
-        Some(format!("{name}: expected at least 1ms, got {}", show_time(time)))
+        Some(format!("{name}: expected at least 1ms, got {}", format_time(time)))
     }
 
     /// Bytes of the heap of low latency.

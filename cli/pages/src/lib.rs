@@ -1,7 +1,7 @@
 //! What clap knows of a program's options: completions for shells, pages for `man`.
 //!
 //! A program with subcommands offers these as commands (`shunt completions`, `shunt man`). One without offers two
-//! hidden options, which [`answered`] takes: `PROGRAM --completions SHELL` and `PROGRAM --man`.
+//! hidden options, which [`answered`] takes: `PROGRAM --completions SHELL` and `PROGRAM --man [DIR]`.
 
 use clap::{CommandFactory, ValueEnum};
 pub use clap_complete::Shell;
@@ -56,7 +56,7 @@ fn asked<C: CommandFactory>(
     let second = arguments.next();
     let second = second.as_ref().map(|word| word.as_ref().to_string_lossy().into_owned());
     match first.as_ref().to_str()? {
-        "--man" => Some(page::<C>()),
+        "--man" => Some(second.map_or_else(page::<C>, |folder| pages::<C>(&folder))),
         "--completions" => Some(shell_of(second.as_deref()).map(completions::<C>)),
         _ => None,
     }
@@ -66,6 +66,11 @@ fn page<C: CommandFactory>() -> Result<String, String> {
     let mut out = Vec::new();
     clap_mangen::Man::new(C::command()).render(&mut out).map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn pages<C: CommandFactory>(folder: &str) -> Result<String, String> {
+    let written = write_man::<C>(Path::new(folder));
+    written.map(|()| String::new()).map_err(|error| format!("error: --man: {folder}: {error}; name a folder"))
 }
 
 fn shell_of(word: Option<&str>) -> Result<Shell, String> {
@@ -104,6 +109,20 @@ mod tests {
             let text = said(words).expect("asked").expect("a page");
             assert!(text.contains("count"), "{words:?}: {text}");
         }
+    }
+
+    #[test]
+    fn pages_are_written_into_a_folder_and_what_is_none_is_named() {
+        let folder = std::env::temp_dir().join(format!("shunt-pages-{}", std::process::id()));
+        let text = said(&["mover", "--man", &folder.display().to_string()]).expect("asked");
+        assert_eq!(text, Ok(String::new()));
+        assert!(std::fs::read_to_string(folder.join("mover.1")).expect("a page").contains("count"));
+        std::fs::remove_dir_all(folder).expect("removed");
+        let error = said(&["mover", "--man", "/dev/null/pages"]).expect("asked").expect_err("no folder");
+        assert!(
+            error.starts_with("error: --man: /dev/null/pages: ") && error.ends_with("name a folder"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -18,10 +18,10 @@ pub enum NotFound {
         looked: Vec<PathBuf>,
     },
     /// A path to a directory.
-    #[error("{0:?} is a directory, not a program")]
+    #[error("{0:?}: expected a program, got a folder")]
     Directory(PathBuf),
     /// A path to a file that nobody may execute.
-    #[error("{0:?} is not executable; name a program, or a script after `chmod +x`")]
+    #[error("{0:?}: expected a program, got a file that is not executable; run `chmod +x` if it is a script")]
     NotExecutable(PathBuf),
 }
 
@@ -30,7 +30,12 @@ fn nothing(name: &OsStr, looked: &[PathBuf]) -> String {
     if looked.iter().any(|path| path == Path::new(name)) {
         return "no such file".into();
     }
-    format!("none in {}", looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))
+    let Some((beside, path)) = looked.split_first() else { return "none: PATH is empty".into() };
+    format!(
+        "none in {} or in the {} folders of PATH; build it, or name its file",
+        beside.display(),
+        path.len()
+    )
 }
 
 fn is_program(path: &Path) -> bool {
@@ -76,7 +81,8 @@ mod tests {
         let error = find_in(OsStr::new("no-such-program"), folders()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"no-such-program\": expected a program, got none in /nonexistent, /bin, /usr/bin"
+            "\"no-such-program\": expected a program, got none in /nonexistent or in the 2 folders of PATH; \
+             build it, or name its file"
         );
     }
 

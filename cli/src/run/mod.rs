@@ -14,6 +14,7 @@ use event::Event;
 use nix::sys::signal::Signal;
 use outcome::{Ending, summary};
 use output::{Output, Style};
+use shunt_figures::units::whole;
 use shunt_host::config::parse_duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -35,14 +36,14 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Starts N processes of a job on this machine.
 #[derive(Args)]
 #[command(after_help = "\
-The program is looked up next to this one, then in PATH. Each process gets SHUNT_RANK, SHUNT_WORLD, SHUNT_ROOT,
+The program is looked up next to this one, then in PATH. Each process gets SHUNT_RANK, SHUNT_WORLD, SHUNT_ROOT, \
 SHUNT_SECRET (fresh) and SHUNT_FABRIC; rank 0 inherits the listening socket. Standard input is empty.
-Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal of the first
+Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal of the first \
 that was killed; else 0. 2: bad usage. 1: a process could not be started.
 A rank that exits with 2 was called in a wrong way: the others are ended at once.")]
 pub struct Arguments {
     /// Processes
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = whole(1..=1024))]
     #[arg(allow_negative_numbers = true)]
     ranks: u32,
     /// Soft fabric that the processes share [default: a fresh one]
@@ -73,7 +74,7 @@ pub(crate) fn fabric_name(text: &str) -> Result<String, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .map(Duration::from_nanos)
-        .ok_or_else(|| "expected 0, or a number with ns, us, ms or s, such as 500ms".to_owned())
+        .ok_or_else(|| format!("expected 0, or a number with ns, us, ms or s, such as 500ms, got {text:?}"))
 }
 
 /// What the launcher sets itself cannot be set by hand: it would start another job than the one it looks after.
@@ -89,12 +90,12 @@ const OURS: &[&str] = &[
 ];
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("expected NAME=VALUE, got {text:?}"))?;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err("expected a name without blanks before the =".to_owned());
+        return Err(format!("expected a name without blanks before the =, got {text:?}"));
     }
     if OURS.contains(&name) {
-        return Err(format!("{name} is set by the launcher"));
+        return Err(format!("{name} is set by `shunt run` for every process; leave it out"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -26,16 +26,19 @@ pub enum NoPreload {
     )]
     Static(PathBuf),
     /// The loader ignores LD_PRELOAD.
-    #[error("{0:?} runs with another user's rights (setuid or setgid): the loader puts no library into it")]
+    #[error(
+        "{0:?}: expected a program with this user's rights, got setuid or setgid: the loader puts no library into it; \
+         take a copy"
+    )]
     OtherRights(PathBuf),
     /// The library is for another machine.
-    #[error("{0:?} is a program of another kind of processor than this one; the library is not for it")]
+    #[error("{0:?}: expected a program for this processor, got one for another")]
     OtherMachine(PathBuf),
     /// Neither a program nor a script.
-    #[error("{0:?} is neither an ELF program nor a script")]
+    #[error("{0:?}: expected an ELF program or a script, got neither")]
     NoProgram(PathBuf),
     /// Not what the loader puts into programs.
-    #[error("{0:?} is no shared library for this machine; expected libshunt_soft_rdma.so")]
+    #[error("{0:?}: expected libshunt_soft_rdma.so, got no shared library for this machine")]
     NoLibrary(PathBuf),
     /// It cannot be read.
     #[error("{path:?} cannot be read: {cause}")]
@@ -223,6 +226,6 @@ mod tests {
         let missing = check(Path::new("/nonexistent/x")).unwrap_err();
         assert!(matches!(missing, NoPreload::Io { .. }), "{missing}");
         let text = check(Path::new("/etc/passwd")).unwrap_err();
-        assert!(text.to_string().contains("neither an ELF program nor a script"), "{text}");
+        assert!(text.to_string().contains("expected an ELF program or a script, got neither"), "{text}");
     }
 }

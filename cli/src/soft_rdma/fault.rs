@@ -6,6 +6,7 @@ use crate::run::fabric_name;
 use clap::Args;
 use shunt_soft_machine::control::{Client, Process};
 use shunt_soft_machine::settings::parse_nic;
+use shunt_soft_nic::FaultKind;
 use shunt_soft_nic::fault::{format_time, parse_time};
 use std::fmt::Write;
 
@@ -29,7 +30,7 @@ pub struct Arguments {
     #[arg(value_name = "NIC", value_parser = nic)]
     nic: u32,
     /// What happens: down=300ms, drop=0.01, ..
-    #[arg(value_name = "FAULT")]
+    #[arg(value_name = "FAULT", value_parser = fault)]
     fault: String,
 }
 
@@ -37,7 +38,7 @@ fn after_help() -> String {
     let mut text = "Examples:\n  shunt soft-rdma fault mlx5_0 down=300ms\n  \
                     shunt soft-rdma fault --pid 4711 --after 2s 0 drop=0.01/5s\nFaults:\n"
         .to_owned();
-    for fault in shunt_soft_nic::FaultKind::LIST {
+    for fault in FaultKind::LIST {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {:<28}{}", fault.syntax, fault.meaning);
     }
@@ -45,11 +46,17 @@ fn after_help() -> String {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    parse_time(text).ok_or_else(|| "expected a time like 10ms (ns, us, ms, s, m)".into())
+    parse_time(text).ok_or_else(|| format!("expected a time like 10ms (ns, us, ms, s, m), got {text:?}"))
 }
 
 fn nic(text: &str) -> Result<u32, String> {
-    parse_nic(text).ok_or_else(|| "expected a NIC's name or number, such as mlx5_0 or 0".into())
+    parse_nic(text)
+        .ok_or_else(|| format!("expected a NIC's name or number, such as mlx5_0 or 0, got {text:?}"))
+}
+
+/// The text of a fault, which the program reads again.
+fn fault(text: &str) -> Result<String, String> {
+    text.parse::<FaultKind>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Runs it; gives the exit status.
@@ -87,7 +94,8 @@ fn choose(arguments: &Arguments, fabric: &str) -> Result<Vec<(Process, Client)>,
     };
     if found.is_empty() {
         return Err(format!(
-            "no process with soft devices in fabric {fabric}; `shunt soft-rdma list` shows all"
+            "no process with soft devices in fabric {fabric}; start one with `shunt soft-rdma run`, or name another \
+             --fabric: `shunt soft-rdma list` shows all"
         ));
     }
     if let Some(pid) = arguments.pid {

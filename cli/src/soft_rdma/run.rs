@@ -4,6 +4,7 @@ use super::elf;
 use crate::run::{fabric_name, lookup};
 use crate::{libraries, print};
 use clap::Args;
+use shunt_figures::units::whole;
 use shunt_soft_machine::log::Level;
 use shunt_soft_machine::settings::{self, Settings};
 use std::ffi::{OsStr, OsString};
@@ -34,7 +35,7 @@ Static programs, and programs that run with another user's rights, get no device
 Exit status: the program's; 2 if it was not started.")]
 pub struct Arguments {
     /// NICs [default: as many as addresses are given, or 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=settings::MOST_NICS as i64))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=settings::MOST_NICS as u32))]
     nics: Option<u32>,
     /// Programs of one fabric reach each other [default: SHUNT_FABRIC, or default]
     #[arg(long, value_name = "NAME", value_parser = fabric_name)]

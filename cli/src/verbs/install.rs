@@ -46,7 +46,7 @@ pub enum InstallError {
     #[error("{0:?}: the loader takes no path with a colon or a blank; choose another folder")]
     Path(PathBuf),
     /// The system refused.
-    #[error("{path:?}: {cause}")]
+    #[error("{path:?}: {cause}; name a folder that can be made and that this user may write")]
     Io {
         /// Where.
         path: PathBuf,

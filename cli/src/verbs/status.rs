@@ -2,18 +2,41 @@
 
 use crate::print::{self, columns};
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use shunt_json::Kind;
 use shunt_verbs::status::{PairReport, Report, all, forget_ended};
 
 /// Print where each queue pair of this user's programs is, and what is unprotected and why.
 #[derive(Args)]
 #[command(after_help = "Exit status: 0, 1 a queue pair is lost or the reports cannot be read, 2 bad usage.")]
 pub struct Arguments {
-    /// JSON: a list of processes
+    /// One JSON object
     #[arg(long)]
     json: bool,
     /// Remove the reports of programs that have ended, once they are printed
     #[arg(long)]
     forget: bool,
+}
+
+/// What `shunt verbs status --json` writes.
+#[derive(JsonSchema, Serialize)]
+struct Programs {
+    programs: Vec<Program>,
+}
+
+impl Kind for Programs {
+    const NAME: &'static str = "shunt-verbs-status";
+    const VERSION: u32 = 1;
+}
+
+/// One program.
+#[derive(JsonSchema, Serialize)]
+struct Program {
+    /// It runs.
+    alive: bool,
+    #[serde(flatten)]
+    report: Report,
 }
 
 /// Runs it; gives the exit status.
@@ -27,8 +50,8 @@ pub fn run(arguments: &Arguments) -> u8 {
     };
     let lost = found.iter().flat_map(|(report, _)| &report.pairs).any(|pair| pair.state == "lost");
     let out = if arguments.json {
-        let reports: Vec<&Report> = found.iter().map(|(report, _)| report).collect();
-        serde_json::to_string_pretty(&reports).unwrap_or_default() + "\n"
+        let programs = found.into_iter().map(|(report, alive)| Program { alive, report });
+        print::document(Programs { programs: programs.collect() })
     } else {
         as_text(&found)
     };
@@ -68,4 +91,14 @@ fn row(pid: u32, pair: &PairReport) -> Vec<String> {
     cells.extend([device, state, on, backup].map(Clone::clone));
     cells.extend([switches.to_string(), replayed.to_string(), why.clone()]);
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Programs::NAME, &shunt_json::schema::<Programs>());
+    }
 }

@@ -11,12 +11,16 @@ const SCHEMA: u64 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum BadEvents {
     /// No JSON object.
-    #[error("{file}:{line}: expected an event, one JSON object, got {error}")]
+    #[error(
+        "{file}:{line}: expected an event, one JSON object a line, got {start:?} ({error}); name files of SHUNT_EVENTS"
+    )]
     Json {
         /// File.
         file: String,
         /// Line, from 1.
         line: usize,
+        /// How the line begins.
+        start: String,
         /// What the parser says.
         error: serde_json::Error,
     },
@@ -101,7 +105,8 @@ pub fn read(files: &[(String, String)]) -> Result<Run, BadEvents> {
 }
 
 fn event(file: &str, line: usize, text: &str) -> Result<Event, BadEvents> {
-    let json = |error| BadEvents::Json { file: file.to_owned(), line, error };
+    let start = || text.chars().take(40).collect();
+    let json = |error| BadEvents::Json { file: file.to_owned(), line, start: start(), error };
     let body: Value = serde_json::from_str(text).map_err(json)?;
     if body["schema"].as_u64() != Some(SCHEMA) {
         let found = body["schema"].to_string();

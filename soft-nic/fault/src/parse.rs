@@ -9,7 +9,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFaultError {
     /// No fault has this name.
-    #[error("no fault is called `{met}`{}; `shmem_put_bw --list-faults` names all", did_you_mean(*near))]
+    #[error("no fault is called `{met}`{} `shmem_put_bw --list-faults` names all", did_you_mean(*near))]
     Name {
         /// What was written.
         met: String,
@@ -52,7 +52,7 @@ pub(super) fn no_such_fault(text: &str, list: impl Iterator<Item = FaultInfo>) -
 }
 
 fn did_you_mean(near: Option<&str>) -> String {
-    near.map_or(String::new(), |name| format!(", did you mean `{name}`?"))
+    near.map_or(";".to_owned(), |name| format!("; did you mean `{name}`?"))
 }
 
 /// A fault's text, taken apart.
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn errors_say_what_is_expected_and_what_came() {
         let message = |text: &str| text.parse::<FaultKind>().unwrap_err().to_string();
-        assert!(message("dwon").contains("`dwon`, did you mean `down`?"));
+        assert!(message("dwon").contains("`dwon`; did you mean `down`? `shmem_put_bw --list-faults`"));
         assert!(message("whatever-else").contains("`whatever-else`; `shmem_put_bw --list-faults`"));
         assert!(message("drop=2").contains("a probability from 0 to 1"));
         assert!(message("delay").contains("`delay=T[/T]`"));

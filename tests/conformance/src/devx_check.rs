@@ -19,6 +19,7 @@ use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::qp::State;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,10 @@ const HEAP_BYTES: u64 = 40_000;
 const LOG2_CHUNK: u32 = 14;
 
 /// Runs Shunt's host side through libibverbs and libmlx5.
+///
+/// Exit status: 0 all holds, 1 something is wrong or there is no device, 2 bad usage.
 #[derive(Parser)]
+#[command(name = "shunt-devx-check", version)]
 struct Arguments {
     /// Devices; half of them for each of two PEs. All if none is named.
     devices: Vec<String>,
@@ -41,9 +45,21 @@ struct Arguments {
     flap: bool,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let devices = devices(&arguments)?;
+fn main() -> ExitCode {
+    if let Some(status) = shunt_pages::answered::<Arguments>(std::env::args_os()) {
+        return ExitCode::from(status);
+    }
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            shunt_host::complain!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let devices = devices(arguments)?;
     if arguments.dead {
         return dead(&devices[0]);
     }
@@ -63,16 +79,17 @@ fn main() -> Result<()> {
 }
 
 fn devices(arguments: &Arguments) -> Result<Vec<String>> {
-    let listed = ibverbs::list()?;
-    println!("libibverbs lists {}", listed.len());
-    for entry in &listed {
+    let entries = ibverbs::list()?;
+    let listed = entries.len();
+    println!("libibverbs lists {listed}");
+    for entry in &entries {
         println!("  {} guid {:016x} {}", entry.name, entry.guid, if entry.mlx5 { "mlx5" } else { "other" });
     }
     let names: Vec<String> = match &arguments.devices[..] {
-        [] => listed.into_iter().filter(|entry| entry.mlx5).map(|entry| entry.name).collect(),
+        [] => entries.into_iter().filter(|entry| entry.mlx5).map(|entry| entry.name).collect(),
         named => named.to_vec(),
     };
-    ensure!(!names.is_empty(), "there is no mlx5 device");
+    ensure!(!names.is_empty(), "devices: expected one that libmlx5 drives, got none among {listed}");
     Ok(names)
 }
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Checks data and formats over RDMA verbs, on any mlx5 device.
 ///
-/// Exit status: 0 all holds, 1 something is wrong, 2 it could not be checked.
+/// Exit status: 0 all holds, 1 something is wrong, 2 it could not be checked. Without RDMA devices: `shunt soft-rdma
+/// run -- shunt-verbs-check data`.
 #[derive(Parser)]
 #[command(name = "shunt-verbs-check", version)]
 struct Cli {
@@ -66,6 +67,9 @@ impl DeviceArgs {
 }
 
 fn main() -> ExitCode {
+    if let Some(status) = shunt_pages::answered::<Cli>(std::env::args_os()) {
+        return ExitCode::from(status);
+    }
     let since = Instant::now();
     let mut report = Report::default();
     let result = run(Cli::parse().command, &mut |row| report.add(&row));

@@ -1,5 +1,6 @@
 //! `shunt-explore`: runs the explorations of the suite and prints one table. `cargo xtask explore` builds and runs it.
 
+use clap::Parser;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,56 +10,74 @@ use shunt_explore::placement::{Bounds, Round, placements, preemptions};
 use shunt_explore::search::{Ending, Found};
 use shunt_explore::suite::{Case, Expect, Scale, cases};
 
-/// What the command line asks for.
+/// Explores models of the switch, both ends of one path, and every placement of faults in the whole system.
+///
+/// Exit status: 0 all holds, 1 a promise is broken or a wrong design is not found, 2 bad usage.
+#[derive(Parser)]
+#[command(name = "shunt-explore", version)]
 struct Options {
-    scale: Scale,
+    /// Of the models only those with few states, and those that must be found wrong
+    #[arg(long, conflicts_with = "night")]
+    small: bool,
+    /// The larger bounds of the models as well
+    #[arg(long)]
+    night: bool,
+    /// Explorations whose name has this in it
+    #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    bounds: Bounds,
+    /// Faults of a run of the whole system
+    #[arg(long, value_name = "K", default_value_t = 2, value_parser = number)]
+    faults: usize,
+    /// Its messages, each a put and a signal
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number)]
+    ops: usize,
+    /// Runs of each round at most [default: 10000 of one fault, 8000 of each further one, 700 of preemptions]
+    #[arg(long, value_name = "R", value_parser = number)]
+    runs: Option<usize>,
+    /// Explorations at a time [default: the cores]
+    #[arg(long, value_name = "N", value_parser = number)]
+    threads: Option<usize>,
+    /// Print the shortest trace of every wrong design
+    #[arg(long)]
     traces: bool,
+    /// Print the names and exit
+    #[arg(long)]
     list: bool,
 }
 
-fn options() -> Result<Options, String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let bounds = Bounds { faults: 2, messages: 3, first: 10_000, later: 8_000, preempted: 700, threads };
-    let mut options = Options { scale: Scale::Ci, only: None, bounds, traces: false, list: false };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or(format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--small" => options.scale = Scale::Small,
-            "--night" => options.scale = Scale::Night,
-            "--only" => options.only = Some(value()?),
-            "--faults" => options.bounds.faults = number(&value()?)?,
-            "--ops" => options.bounds.messages = number(&value()?)? as u64,
-            "--runs" => {
-                let runs = number(&value()?)?;
-                (options.bounds.first, options.bounds.later, options.bounds.preempted) = (runs, runs, runs);
-            }
-            "--threads" => options.bounds.threads = number(&value()?)?,
-            "--traces" => options.traces = true,
-            "--list" => options.list = true,
-            other => return Err(format!("unknown argument '{other}'")),
+impl Options {
+    fn scale(&self) -> Scale {
+        match (self.small, self.night) {
+            (true, _) => Scale::Small,
+            (_, true) => Scale::Night,
+            _ => Scale::Ci,
         }
     }
-    Ok(options)
+
+    fn bounds(&self) -> Bounds {
+        let runs = |otherwise| self.runs.unwrap_or(otherwise);
+        Bounds {
+            faults: self.faults,
+            messages: self.ops as u64,
+            first: runs(10_000),
+            later: runs(8_000),
+            preempted: runs(700),
+            threads: self.threads(),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
 }
 
 fn number(text: &str) -> Result<usize, String> {
-    text.parse()
-        .ok()
-        .filter(|number| *number > 0)
-        .ok_or(format!("expected a number above zero, got '{text}'"))
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("expected a whole number above 0, got {text:?}"))
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
-        Ok(options) => options,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::parse();
     let wanted = |case: &Case| options.only.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
     if options.list {
         for case in cases(Scale::Night).iter().filter(|case| wanted(case)) {
@@ -72,12 +91,12 @@ fn main() -> ExitCode {
         SYSTEM.iter().for_each(|name| println!("{name:36} always"));
         return ExitCode::SUCCESS;
     }
-    let cases: Vec<Case> = cases(options.scale).into_iter().filter(wanted).collect();
+    let cases: Vec<Case> = cases(options.scale()).into_iter().filter(wanted).collect();
     let system = SYSTEM.map(|name| options.only.as_ref().is_none_or(|part| name.contains(part.as_str())));
     if cases.is_empty() && system == [false; 2] {
         let only = options.only.as_deref().unwrap_or_default();
         eprintln!(
-            "no exploration has '{only}' in its name; --list names them, some are run with --night alone"
+            "error: --only: no exploration has {only:?} in its name; --list names them, some are run with --night alone"
         );
         return ExitCode::from(2);
     }
@@ -91,10 +110,10 @@ fn main() -> ExitCode {
     );
     let mut rounds = Vec::new();
     if system[0] {
-        rounds.extend(placements(&options.bounds, progress));
+        rounds.extend(placements(&options.bounds(), progress));
     }
     if system[1] {
-        rounds.extend(preemptions(&options.bounds, progress));
+        rounds.extend(preemptions(&options.bounds(), progress));
     }
     rounds.iter().for_each(report_round);
     failed += rounds.iter().filter(|round| !round.failed.is_empty()).count();
@@ -102,7 +121,7 @@ fn main() -> ExitCode {
     let seconds = start.elapsed().as_secs_f64();
     let all = cases.len() + rounds.len();
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).tv_sec;
-    println!("{cpu} s of CPU time, {} threads", options.bounds.threads);
+    println!("{cpu} s of CPU time, {} threads", options.threads());
     println!("{all} explorations, {states} states, {runs} runs, {seconds:.1} s, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -137,7 +156,7 @@ fn explore(cases: &[Case], options: &Options) -> (usize, usize) {
     let next = AtomicUsize::new(0);
     let totals = Mutex::new((0usize, 0usize));
     std::thread::scope(|scope| {
-        for _ in 0..options.bounds.threads.min(cases.len()) {
+        for _ in 0..options.threads().min(cases.len()) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = case.run(|states, depth| {

@@ -84,7 +84,6 @@ fn options() -> Result<Options, String> {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--help" | "-h" => return Err(USAGE.into()),
             "--short" => options.short = true,
             "--counts" => options.counts = true,
             "--seed" => {
@@ -104,6 +103,10 @@ fn options() -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     match options().and_then(|options| run(&options)) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(wrong) => {
@@ -111,7 +114,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("shunt-ptx: {error}");
+            eprintln!("error: {error}");
             ExitCode::from(2)
         }
     }
@@ -120,6 +123,11 @@ fn main() -> ExitCode {
 fn read(file: &str) -> Result<(String, Rc<Module>), String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let module = Module::read(&text).map_err(|error| format!("{file}: {error}"))?;
+    if module.functions.is_empty() {
+        return Err(format!(
+            "{file}: expected PTX with functions, got none; `cargo xtask gpu` makes the files"
+        ));
+    }
     println!("{file}: {} functions", module.functions.len());
     Ok((text, Rc::new(module)))
 }

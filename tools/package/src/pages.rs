@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 pub const SUMMARY: &str = "man pages and completions of the programs, in target/man and target/completions";
 pub const HELP: &str = "man
 
-Builds the programs (release). shunt, shmem_put_bw and moe_pressure write a page for each program and each command of
-shunt into target/man (man -l target/man/shunt-view.1), and completions for bash, fish and zsh into
-target/completions.";
+Builds the programs (release). Those that people start write a page for each program and each of its commands into
+target/man (man -l target/man/shunt-view.1), and completions for bash, fish and zsh into target/completions.";
 
 /// Programs that people start.
-pub const PROGRAMS: [&str; 3] = ["shunt", "shmem_put_bw", "moe_pressure"];
+pub const PROGRAMS: [&str; 6] =
+    ["shunt", "shmem_put_bw", "moe_pressure", "transfer_bw", "shunt-verbs-check", "shunt-devx-check"];
 /// Shells, and the file name that each looks for.
 const SHELLS: [(&str, &str); 3] = [("bash", "NAME"), ("fish", "NAME.fish"), ("zsh", "_NAME")];
 
@@ -50,11 +50,8 @@ pub fn write(folder: &Path) -> Result<Pages> {
         fs::create_dir_all(folder)?;
     }
     for program in PROGRAMS {
-        if program == "shunt" {
-            said(program, &["man", &pages.man.to_string_lossy()])?;
-        } else {
-            fs::write(pages.man.join(format!("{program}.1")), said(program, &["--man"])?)?;
-        }
+        let man = if program == "shunt" { "man" } else { "--man" };
+        said(program, &[man, &pages.man.to_string_lossy()])?;
         for (shell, file) in SHELLS {
             let asks: &[&str] =
                 if program == "shunt" { &["completions", shell] } else { &["--completions", shell] };

@@ -2,7 +2,7 @@
 //!
 //! | where | what |
 //! | --- | --- |
-//! | `/usr/bin` | `shunt`, `shmem_put_bw`, `moe_pressure` |
+//! | `/usr/bin` | the programs that people start (`pages::PROGRAMS`) |
 //! | `/usr/lib/shunt` | what is loaded into programs: `libshunt_soft_rdma.so`, `libshunt_verbs.so` |
 //! | `/usr/lib/shunt/nvshmem` | the prefix: what `NVSHMEM_DIR` names |
 //! | `/usr/lib/TRIPLET` | a link to the library by its own name, for the loader; CMake's and pkg-config's files |

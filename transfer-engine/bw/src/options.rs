@@ -2,7 +2,8 @@
 
 use clap::{Parser, ValueEnum};
 use shunt::soft_nic::FaultKind;
-use shunt::soft_nic::fault::{Fault, Injection, format_time, parse_time};
+use shunt::soft_nic::fault::{Fault, Injection, format_time};
+use shunt_figures::units::{parse_gbps, parse_size, parse_time, show_size, whole};
 use std::path::PathBuf;
 
 /// How memory is written.
@@ -30,44 +31,32 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "paged")]
     pub mode: Mode,
     /// Bytes of a page, or of a single write: a multiple of 8
-    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
     pub size: u64,
     /// Pages of one transfer, with --mode paged
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(1..=256))]
     pub pages: u32,
     /// How long end 0 begins transfers
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     pub duration: u64,
     /// Rails of each end
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=8))]
     pub rails: u32,
-    /// What a rail carries
-    #[arg(long, value_name = "GBPS", default_value_t = 1.0)]
+    /// Rate of each rail in Gb/s
+    #[arg(long, value_name = "G", default_value_t = 1.0, value_parser = parse_gbps)]
     pub rail_gbps: f64,
     /// A fault, as in 500ms:0.0:down: when, end and rail, what; repeatable
-    #[arg(long, value_name = "FAULT")]
+    #[arg(long, value_name = "FAULT", allow_hyphen_values = true)]
     pub inject: Vec<Injection>,
     /// Writes the verdict to this file, too
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    let wanted = || format!("expected a size such as 64K (K, M), got {text:?}");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let shift = match unit {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        _ => return Err(wanted()),
-    };
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wanted)
-}
-
-fn time(text: &str) -> Result<u64, String> {
-    parse_time(text).ok_or_else(|| format!("expected a time such as 3s or 500ms, got {text:?}"))
-}
+/// Bytes of one transfer at most: a region has room for some of them.
+const TRANSFER_MAX: u64 = 32 << 20;
+/// Shortest run: one that moves nothing would say nothing.
+const DURATION_MIN_NS: u64 = 20_000_000;
 
 impl Options {
     /// Writes and pages of one transfer.
@@ -82,14 +71,20 @@ impl Options {
 
     /// What is wrong with it, if something is.
     pub fn check(&self) -> Result<(), String> {
-        if self.size == 0 || !self.size.is_multiple_of(8) || self.transfer_bytes() > 32 << 20 {
-            let bytes = self.transfer_bytes();
+        let size = show_size(self.size);
+        if self.size == 0 || !self.size.is_multiple_of(8) {
+            return Err(format!("--size: expected a multiple of 8 from 8 on, got {size}"));
+        }
+        if self.size.checked_mul(self.pages()).is_none_or(|bytes| bytes > TRANSFER_MAX) {
+            let pages = self.pages();
             return Err(format!(
-                "--size: expected a multiple of 8, 32M in one transfer at most, got {bytes}"
+                "--size: expected at most {} in one transfer, got {pages} times {size}; take fewer --pages",
+                show_size(TRANSFER_MAX)
             ));
         }
-        if self.rail_gbps.is_nan() || self.rail_gbps <= 0.0 {
-            return Err(format!("--rail-gbps: expected more than 0, got {}", self.rail_gbps));
+        if self.duration < DURATION_MIN_NS {
+            let least = format_time(DURATION_MIN_NS);
+            return Err(format!("--duration: expected at least {least}, got {}", format_time(self.duration)));
         }
         for injection in &self.inject {
             self.kind(injection)?;

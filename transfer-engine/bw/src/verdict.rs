@@ -1,10 +1,12 @@
 //! What came of a run, at one end and at both.
 
 use crate::options::{Mode, Options};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use shunt_json::Kind;
 
 /// A fault that was injected.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Struck {
     /// As it was typed.
     pub fault: String,
@@ -13,7 +15,7 @@ pub struct Struck {
 }
 
 /// What one end saw.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Part {
     /// Transfers that were written, and that ended otherwise.
     pub transfers: u64,
@@ -46,7 +48,7 @@ pub struct Part {
 }
 
 /// What came of it all.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Verdict {
     /// `clean`, `broken` or `not exercised`.
     pub verdict: &'static str,
@@ -63,6 +65,11 @@ pub struct Verdict {
     /// What the ends saw: the sender's figures of sending, the receiver's of receiving, and faults of both.
     #[serde(flatten)]
     pub part: Part,
+}
+
+impl Kind for Verdict {
+    const NAME: &'static str = "shunt-transfer-bw";
+    const VERSION: u32 = 1;
 }
 
 impl Verdict {
@@ -103,5 +110,15 @@ impl Verdict {
     /// 0 if nothing is wrong, else 1.
     pub fn exit_status(&self) -> u8 {
         u8::from(self.verdict != "clean")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Verdict::NAME, &shunt_json::schema::<Verdict>());
     }
 }

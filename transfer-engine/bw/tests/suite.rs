@@ -28,6 +28,10 @@ fn judged(output: Output) -> serde_json::Value {
     for field in ["pages_wrong", "imm_doubled", "imm_missing", "late_writes", "transfers_failed"] {
         assert_eq!(number(&verdict, field), 0, "{field} in {text}");
     }
+    assert_eq!(
+        (verdict["schema"].as_str(), shunt_json::errors(&verdict)),
+        (Some("shunt-transfer-bw"), String::new())
+    );
     assert!(number(&verdict, "transfers") > 0, "{text}");
     verdict
 }
@@ -76,20 +80,39 @@ fn a_fault_that_hits_nothing_is_no_success() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused() {
-    for arguments in [
-        &["--size", "7"][..],
-        &["--size", "x"],
-        &["--rail-gbps", "0"],
-        &["--inject", "1ms:2.0:down"],
-        &["--inject", "1ms:0.9:down"],
-        &["--inject", "9s:0.0:down"],
-        &["--inject", "1ms:0:peer-killed"],
-        &["--mode", "other"],
+fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
+    for (arguments, said) in [
+        (&["--size", "7"][..], "--size: expected a multiple of 8 from 8 on, got 7"),
+        (&["--size", "0"], "got 0"),
+        (
+            &["--size", "8M"],
+            "--size: expected at most 32M in one transfer, got 8 times 8M; take fewer --pages",
+        ),
+        (&["--size", "17179869184G"], "expected less than 2^64 bytes, got \"17179869184G\""),
+        (&["--size", "x"], "such as 64K, got \"x\""),
+        (&["--rail-gbps", "0"], "expected a number of Gb/s from 0.01 to 800, got \"0\""),
+        (&["--rails", "9"], "expected a whole number from 1 to 8, got \"9\""),
+        (&["--duration", "0"], "--duration: expected at least 20ms, got 0ns"),
+        (&["--inject", "1ms:2.0:down"], "--inject 1ms:2.0:down: expected end 0 or 1 and rail 0 to 1"),
+        (&["--inject", "1ms:0.9:down"], "rail 0 to 1"),
+        (&["--inject", "9s:0.0:down"], "expected a time before --duration 3s"),
+        (&["--inject", "1ms:0:peer-killed"], "expected a fault of a NIC"),
+        (&["--inject", "1ms:0.0:dwon"], "no fault is called `dwon`; did you mean `down`?"),
+        (&["--json", "/no/such/v.json"], "--json /no/such/v.json: No such file or directory"),
+        (&["--mode", "other"], "[possible values: single, paged]"),
     ] {
         let output = transfer_bw(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(arguments[0]), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {text}");
+        assert!(text.starts_with("error: ") && text.contains(said), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn its_page_and_completions_name_its_options() {
+    for arguments in [&["--man"][..], &["--completions", "bash"]] {
+        let output = transfer_bw(arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains("pages") && text.contains("inject"), "{text}");
     }
 }

@@ -60,7 +60,10 @@ impl Drop for Device {
 fn open(rdma: &'static Rdma, wanted: &str) -> Result<*mut sys::ibv_context, VerbsError> {
     let mut count = 0;
     // SAFETY: the pointer is to a local.
-    let list = made("ibv_get_device_list", unsafe { rdma.verbs.ibv_get_device_list(&mut count) })?;
+    let list = unsafe { rdma.verbs.ibv_get_device_list(&mut count) };
+    if list.is_null() {
+        return Err(VerbsError::NoList(std::io::Error::last_os_error()));
+    }
     let (mut found, mut opened) = (Vec::new(), None);
     for index in 0..count as usize {
         // SAFETY: the list has `count` devices, each with a name.
@@ -76,5 +79,8 @@ fn open(rdma: &'static Rdma, wanted: &str) -> Result<*mut sys::ibv_context, Verb
     }
     // SAFETY: an open device does not need the list.
     unsafe { rdma.verbs.ibv_free_device_list(list) };
-    opened.unwrap_or_else(|| Err(VerbsError::NoDevice { wanted: wanted.to_owned(), found: found.join(" ") }))
+    opened.unwrap_or_else(|| match found.is_empty() {
+        true => Err(VerbsError::NoDevices),
+        false => Err(VerbsError::NoDevice { wanted: wanted.to_owned(), found: found.join(", ") }),
+    })
 }

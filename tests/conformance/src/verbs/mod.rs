@@ -16,14 +16,24 @@ pub use queue::{Ends, Queue, Shape, Side};
 pub use region::{Access, Key, Region};
 pub use sge::Sge;
 
+/// What to do where there is no device.
+const ADVICE: &str = "for hardware load the kernel module ib_uverbs, for NICs in software put `shunt soft-rdma run --` \
+                      before the program";
+
 /// What went wrong below the checks: a call of the library that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbsError {
     /// The libraries.
     #[error(transparent)]
     Load(#[from] shunt_mlx5_sys::LoadError),
+    /// The devices could not be listed.
+    #[error("no RDMA device was found: libibverbs lists none ({0}); {ADVICE}")]
+    NoList(std::io::Error),
+    /// There is none.
+    #[error("no RDMA device was found: libibverbs lists none; {ADVICE}")]
+    NoDevices,
     /// No device of that name.
-    #[error("there is no device {wanted}; there are: {}", if found.is_empty() { "none" } else { found })]
+    #[error("--device: expected one of {found}, got {wanted}")]
     NoDevice {
         /// Its name.
         wanted: String,

@@ -86,7 +86,7 @@ enum Adds {
 }
 
 const USAGE: &str =
-    "shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
+    "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
     [--wait poll|events] [--adds no|seen|blind] [--receives own|shared]";
 
 fn options() -> Result<Options, String> {
@@ -95,12 +95,25 @@ fn options() -> Result<Options, String> {
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
     let mut shares = false;
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word}: expected a value, got none; {USAGE}"))?;
-        let bad = || format!("{word}: expected another value than {value:?}; {USAGE}");
+        let want = match word.as_str() {
+            "--device" => "a name",
+            "--gid" => "an index from 0 to 255",
+            "--seconds" => "a number",
+            "--wait" => "poll or events",
+            "--receives" => "own or shared",
+            "--adds" => "no, seen or blind",
+            "--listen" => "[HOST:]PORT",
+            "--connect" => "HOST:PORT",
+            _ => return Err(format!("{word}: no such option; {USAGE}")),
+        };
+        let value = words.next().ok_or_else(|| format!("{word}: expected {want}, got nothing; {USAGE}"))?;
+        let bad = || format!("{word}: expected {want}, got {value:?}; {USAGE}");
         match word.as_str() {
             "--device" => device = value,
             "--gid" => gid = value.parse().map_err(|_| bad())?,
-            "--seconds" => seconds = value.parse().map_err(|_| bad())?,
+            "--seconds" => {
+                seconds = value.parse().ok().filter(|it| (0.0..=1e6).contains(it)).ok_or_else(bad)?;
+            }
             "--wait" => {
                 sleeps = match value.as_str() {
                     "poll" => false,
@@ -129,11 +142,12 @@ fn options() -> Result<Options, String> {
                 let listener = TcpListener::bind(at).map_err(|error| error.to_string())?;
                 stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
             }
+            "--connect" if !value.contains(':') => return Err(bad()),
             "--connect" => (stream, connects) = (Some(reach(&value)?), true),
-            _ => return Err(format!("{word}: expected an option, got that; {USAGE}")),
+            _ => unreachable!("what the table above does not know was refused"),
         }
     }
-    let stream = stream.ok_or(USAGE)?;
+    let stream = stream.ok_or_else(|| format!("expected --listen or --connect, got neither; {USAGE}"))?;
     let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
     Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, shares, adds })
 }
@@ -151,6 +165,10 @@ fn reach(address: &str) -> Result<TcpStream, String> {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     match options().and_then(run) {
         Ok(found) => {
             let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
