@@ -60,6 +60,12 @@ pub fn build(home: &Path, out: &Path, how: impl FnOnce(&mut Command)) -> Result<
     let mut build = sh::command(&tools.join("maturin").to_string_lossy());
     build.args(["build", "--release", "--quiet", "-m", "python/Cargo.toml", "--out"]).arg(out);
     how(build.arg("--interpreter").arg(tools.join("python")));
+    // Its linker is a module of that environment's Python, which is looked for on the path.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    build.env(
+        "PATH",
+        std::env::join_paths(std::iter::once(tools.clone()).chain(std::env::split_paths(&path)))?,
+    );
     sh::capture(&mut build)?;
     let mut made = std::fs::read_dir(out)?.flatten().map(|entry| entry.path());
     made.next().with_context(|| format!("maturin made no wheel in {}", out.display()))

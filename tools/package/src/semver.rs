@@ -74,12 +74,22 @@ fn breaks(text: &str) -> Vec<String> {
             items = 0;
         } else if line.starts_with("  ") && line.trim_start().len() + 2 == line.len() {
             items += 1;
-            found.extend((items <= ITEMS).then(|| line.to_owned()));
+            found.extend((items <= ITEMS).then(|| shortened(line)));
         }
     }
     found.extend(more(items));
     found.extend(text.lines().map(str::trim).find(|line| line.starts_with("Summary ")).map(str::to_owned));
     found
+}
+
+/// An item without the folders that the tool and this checkout are in.
+fn shortened(line: &str) -> String {
+    let here = format!("{}/", sh::root().display());
+    let line = line.replace(&here, "");
+    match line.split_once("target/semver-checks/git-") {
+        Some((before, path)) => format!("{before}{}", path.splitn(3, '/').nth(2).unwrap_or(path)),
+        None => line,
+    }
 }
 
 /// Where the version stays, what is added is no break; where it was raised, it says by itself what may change.
@@ -177,6 +187,11 @@ mod tests {
         assert_eq!(said.len(), 6, "{said:?}");
         assert_eq!((said[0].as_str(), said[4].as_str()), ("function_missing: gone", "  and 2 more"));
         assert!(said[1].contains("a::f0") && said[5].starts_with("Summary semver requires"), "{said:?}");
+        let there = format!(
+            "  fn f, previously in file {}/target/semver-checks/git-a/0123/b/c.rs:1",
+            sh::root().display()
+        );
+        assert_eq!(shortened(&there), "  fn f, previously in file b/c.rs:1");
         for success in [true, false] {
             let said = judge(success, "error: package `shunt` not found", "c").concat();
             assert!(said.starts_with("`c` compared nothing") && said.contains("not found"), "{said}");
