@@ -491,7 +491,7 @@ class Misuse(unittest.TestCase):
     def test_a_rank_that_never_comes_is_a_fault_and_cleaning_mends_the_buffer(self):
         _, buffers = start(timeout=2)
         cases, old = [Case(1), Case(2)], {}
-        with self.assertRaisesRegex(RuntimeError, "a dispatch comes first"):
+        with self.assertRaisesRegex(RuntimeError, "call a dispatch first"):
             buffers[0].clean()
 
         def body(rank):
