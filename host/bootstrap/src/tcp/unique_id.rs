@@ -227,9 +227,8 @@ mod tests {
         let mut other = good;
         other[9] = 2;
         assert_eq!(UniqueId::from_bytes(&other), Err(UniqueIdError::Version { met: 2, want: 1 }));
-        assert!(
-            UniqueId::from_bytes(&good[1..]).unwrap_err().to_string().contains("128 bytes, this has 127")
-        );
+        let short = UniqueId::from_bytes(&good[1..]).unwrap_err().to_string();
+        assert!(short.contains("128 bytes, got 127"), "{short}");
         assert_eq!("0g".parse::<UniqueId>(), Err(UniqueIdError::Digit { at: 1 }));
     }
 }
