@@ -162,7 +162,8 @@ pub enum JoinError {
     },
     /// All joined, but two cannot connect.
     #[error(
-        "waited {waited_ns} ns; rank(s) {missing:?} joined, but no connection with them came about: {last}"
+        "waited {:.0} s; rank(s) {missing:?} joined, but no connection with them came about: {last}",
+        *waited_ns as f64 / 1e9
     )]
     Mesh {
         /// Ranks without a connection.
