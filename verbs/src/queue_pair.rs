@@ -312,7 +312,7 @@ impl QueuePair {
         }
         if let On::Spare(track) = &state.recv_on {
             if let Some(shared) = &self.shared {
-                shared.deal(&mut state.receives);
+                shared.deal(self.id, &mut state.receives);
             }
             while let Some(receive) = state.receives.peek() {
                 if !track.queue.post_receive(&self.domain, &receive) {

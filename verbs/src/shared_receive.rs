@@ -3,7 +3,7 @@
 //! While its queue pairs are on their own, their NIC has the buffers. One that was moved cannot take from there: it is
 //! dealt some of what the program posts from then on, and of what no message has come into. That is known once no queue
 //! pair is on its own any more, so all follow the first that leaves. What one was dealt and did not need comes back
-//! when it moves again.
+//! when it moves again: one that has too much is moved for that, if another has nothing.
 
 use crate::objects::At;
 use crate::receive_queue::ReceiveQueue;
@@ -22,14 +22,28 @@ pub trait Taker: Send + Sync {
 /// `post_srq_recv` of a provider.
 pub type PostShared = unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
 
+/// A queue pair that takes from it.
+struct Share {
+    taker: Weak<dyn Taker>,
+    id: u64,
+    /// It receives on its own.
+    home: bool,
+    /// Buffers that it was dealt and no message has come into, as far as is known.
+    held: usize,
+}
+
 #[derive(Default)]
 struct Inside {
     /// What the NIC was given and no message has come into, as far as is known: the oldest first.
     own: VecDeque<Receive>,
     /// What waits for a queue pair that was moved.
     pool: VecDeque<Receive>,
-    /// Queue pairs that take from it: each with whether it receives on its own.
-    members: Vec<(Weak<dyn Taker>, u64, bool)>,
+    /// Queue pairs that take from it. Who gave back last is the last.
+    members: Vec<Share>,
+    /// A queue pair that is to give its buffers back.
+    called: Option<u64>,
+    /// One that has none, for which that was: the first buffer is its own.
+    promised: Option<u64>,
     /// One has left, or is about to.
     left: bool,
     /// What the NIC was given has been taken back from it, by the book.
@@ -40,7 +54,23 @@ struct Inside {
 
 impl Inside {
     fn away(&self) -> usize {
-        self.members.iter().filter(|(.., home)| !home).count()
+        self.members.iter().filter(|one| !one.home).count()
+    }
+
+    /// Who holds most, but for one, and how much that is.
+    fn richest(&self, but: u64) -> Option<(u64, usize)> {
+        let others = self.members.iter().filter(|one| !one.home && one.id != but && one.held > 0);
+        let most = others.clone().map(|one| one.held).max()?;
+        others.clone().find(|one| one.held == most).map(|one| (one.id, most))
+    }
+
+    /// A queue pair gives back what it was dealt, and is promised nothing any more.
+    fn take(&mut self, id: u64, dealt: Vec<Receive>) -> Option<Share> {
+        dealt.into_iter().rev().for_each(|one| self.pool.push_front(one));
+        self.called = self.called.filter(|called| *called != id);
+        self.promised = self.promised.filter(|hungry| *hungry != id);
+        let at = self.members.iter().position(|one| one.id == id)?;
+        Some(Share { held: 0, ..self.members.remove(at) })
     }
 
     /// Once no queue pair takes from the NIC's queue, what is in it is for those that were moved.
@@ -73,7 +103,7 @@ impl SharedQueue {
 
     /// A queue pair takes from it.
     pub fn join(&self, taker: Weak<dyn Taker>, id: u64) {
-        self.inside.lock().members.push((taker, id, true));
+        self.inside.lock().members.push(Share { taker, id, home: true, held: 0 });
     }
 
     /// New queue pairs would take what others were dealt.
@@ -105,8 +135,8 @@ impl SharedQueue {
     /// Queue pairs that were moved.
     pub fn moved(&self) -> Vec<Arc<dyn Taker>> {
         let inside = self.inside.lock();
-        let away = inside.members.iter().filter(|(.., home)| !home);
-        away.filter_map(|(pair, ..)| pair.upgrade()).collect()
+        let away = inside.members.iter().filter(|one| !one.home);
+        away.filter_map(|one| one.taker.upgrade()).collect()
     }
 
     /// A message came into a buffer of the NIC's queue. False if there was none of this number.
@@ -118,7 +148,8 @@ impl SharedQueue {
 
     /// It is not known any more what the NIC has: a queue pair is not protected any more, or lost.
     pub fn spoil(&self) {
-        self.inside.lock().spoilt = true;
+        let mut inside = self.inside.lock();
+        (inside.spoilt, inside.called, inside.promised) = (true, None, None);
     }
 
     /// A queue pair is about to leave: the others follow.
@@ -134,9 +165,8 @@ impl SharedQueue {
     /// A queue pair receives nowhere now, and all that came to it is known. What it was dealt comes back.
     pub fn give_back(&self, id: u64, dealt: Vec<Receive>) {
         let mut inside = self.inside.lock();
-        dealt.into_iter().rev().for_each(|one| inside.pool.push_front(one));
-        for (.., home) in inside.members.iter_mut().filter(|(_, of, _)| *of == id) {
-            *home = false;
+        if let Some(share) = inside.take(id, dealt) {
+            inside.members.push(Share { home: false, ..share });
         }
         inside.take_back();
     }
@@ -144,20 +174,50 @@ impl SharedQueue {
     /// A queue pair is destroyed.
     pub fn forget(&self, id: u64, dealt: Vec<Receive>) {
         let mut inside = self.inside.lock();
-        dealt.into_iter().rev().for_each(|one| inside.pool.push_front(one));
-        inside.members.retain(|(_, of, _)| *of != id);
+        inside.take(id, dealt);
         inside.take_back();
     }
 
-    /// Deals to a queue pair that was moved: no more than its share of a half, so that no other goes without.
-    pub fn deal(&self, to: &mut ReceiveQueue) {
+    /// Deals to a queue pair that was moved: no more than its share of half of what there is, so that no other goes
+    /// without.
+    pub fn deal(&self, id: u64, to: &mut ReceiveQueue) {
         let mut inside = self.inside.lock();
-        let share = (self.attr.max_wr as usize / (2 * inside.members.len().max(1))).max(1);
+        let Some(at) = inside.members.iter().position(|one| one.id == id) else { return };
+        inside.members[at].held = to.len();
+        let held: usize = inside.members.iter().map(|one| one.held).sum();
+        let share = ((inside.pool.len() + held) / (2 * inside.members.len())).max(1);
+        let kept = usize::from(inside.promised.is_some_and(|hungry| hungry != id));
         while to.len() < share
+            && inside.pool.len() > kept
             && let Some(one) = inside.pool.pop_front()
         {
             to.push(one.wr_id, &one.pieces);
         }
+        inside.members[at].held = to.len();
+        inside.promised = inside.promised.filter(|hungry| *hungry != id || to.is_empty());
+    }
+
+    /// If a queue pair that was moved has no buffer, and none is left to deal: how many the one has that has most. A
+    /// message that comes to this queue pair waits meanwhile, however many buffers the program has posted.
+    pub fn hoard_elsewhere(&self, id: u64) -> Option<usize> {
+        let inside = self.inside.lock();
+        let hungry = |one: &Share| one.id == id && !one.home && one.held == 0;
+        let asked = inside.called.is_some() || inside.promised.is_some();
+        let waits = !asked && inside.pool.is_empty() && inside.members.iter().any(hungry);
+        let (_, most) = inside.richest(id).filter(|_| waits)?;
+        Some(most)
+    }
+
+    /// Who has most is to give it back, for one that has nothing.
+    pub fn call_back(&self, hungry: u64) {
+        let mut inside = self.inside.lock();
+        inside.called = inside.richest(hungry).map(|(id, _)| id);
+        inside.promised = inside.called.map(|_| hungry);
+    }
+
+    /// A queue pair is to give back what it was dealt.
+    pub fn is_called_back(&self, id: u64) -> bool {
+        self.inside.lock().called == Some(id)
     }
 }
 
@@ -197,9 +257,9 @@ mod tests {
         assert_eq!(went, to_nic, "{wr_id}");
     }
 
-    fn dealt(shared: &SharedQueue) -> Vec<u64> {
+    fn dealt(shared: &SharedQueue, id: u64) -> Vec<u64> {
         let mut to = ReceiveQueue::new(8);
-        shared.deal(&mut to);
+        shared.deal(id, &mut to);
         to.take_all().iter().map(|one| one.wr_id).collect()
     }
 
@@ -209,33 +269,33 @@ mod tests {
 
     #[test]
     fn what_no_message_came_into_is_dealt_once_all_have_left() {
-        let (shared, _kept) = queue(5);
+        let (shared, _kept) = queue(8);
         assert!(shared.taken(1) && shared.taken(3) && !shared.taken(3));
         shared.leave();
         shared.give_back(7, vec![]);
-        assert_eq!((dealt(&shared), shared.is_left(), shared.is_taken_back()), (vec![], true, false));
-        post(&shared, 6, false);
-        post(&shared, 9, true);
+        assert_eq!((dealt(&shared, 7), shared.is_left(), shared.is_taken_back()), (vec![], true, false));
+        post(&shared, 9, false);
+        post(&shared, 10, true);
         shared.give_back(8, vec![]);
         assert!(shared.is_taken_back());
-        assert_eq!((dealt(&shared), dealt(&shared)), (vec![2, 4], vec![5, 9]), "no more than a share");
-        assert_eq!(dealt(&shared), [6]);
+        assert_eq!((dealt(&shared, 7), dealt(&shared, 8)), (vec![2, 4], vec![5, 6]), "no more than a share");
+        assert_eq!(dealt(&shared, 8), [7], "the share is of what there is");
     }
 
     #[test]
     fn what_one_did_not_need_comes_back_in_front_and_is_not_lost_with_it() {
-        let (shared, _kept) = queue(3);
+        let (shared, _kept) = queue(4);
         [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
-        assert_eq!(dealt(&shared), [1, 2]);
-        shared.give_back(7, receives(&[1, 2]));
-        assert_eq!(dealt(&shared), [1, 2]);
-        shared.forget(7, receives(&[1, 2]));
+        assert_eq!(dealt(&shared, 7), [1]);
+        shared.give_back(7, receives(&[1]));
+        assert_eq!(dealt(&shared, 7), [1]);
+        shared.forget(7, receives(&[1]));
         assert_eq!(
-            (dealt(&shared), shared.moved().len()),
-            (vec![1, 2, 3], 1),
-            "all of the share is one's own now"
+            (dealt(&shared, 8), shared.moved().len()),
+            (vec![1, 2], 1),
+            "half of all is its own now: no other takes from it"
         );
-        (1..=8).for_each(|wr_id| post(&shared, wr_id, false));
+        (1..=6).for_each(|wr_id| post(&shared, wr_id, false));
         assert_eq!(shared.push(receives(&[9])[0].clone(), || 0), Err(libc::ENOMEM));
     }
 
@@ -244,6 +304,51 @@ mod tests {
         let (shared, _kept) = queue(3);
         shared.spoil();
         [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
-        assert_eq!((dealt(&shared), shared.is_taken_back()), (vec![], false));
+        assert_eq!((dealt(&shared, 7), shared.is_taken_back()), (vec![], false));
+    }
+
+    /// A program that posts again once few are left waits for a message that may come to the queue pair that has none,
+    /// while the other has all: neither end went on, with `ibv_srq_pingpong`.
+    #[test]
+    fn who_has_too_much_is_called_back_for_who_has_nothing() {
+        let (shared, _kept) = queue(8);
+        [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
+        let (mut of_7, mut of_8) = (ReceiveQueue::new(8), ReceiveQueue::new(8));
+        shared.deal(7, &mut of_7);
+        while !of_8.is_empty() || shared.hoard_elsewhere(8).is_none() {
+            assert!(!shared.is_called_back(7), "there is something to deal");
+            shared.deal(8, &mut of_8);
+            of_8.given(8);
+            while of_8.take().is_some() {}
+            shared.deal(8, &mut of_8);
+        }
+        assert_eq!((shared.hoard_elsewhere(8), shared.hoard_elsewhere(7)), (Some(2), None));
+        shared.call_back(8);
+        assert!(shared.is_called_back(7) && !shared.is_called_back(8));
+        assert_eq!(shared.hoard_elsewhere(8), None, "one at a time");
+        shared.give_back(7, of_7.take_all());
+        assert!(!shared.is_called_back(7));
+        shared.deal(8, &mut of_8);
+        shared.deal(7, &mut of_7);
+        assert_eq!((of_8.len(), of_7.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_last_buffer_is_for_the_one_that_asked() {
+        let (shared, _kept) = queue(1);
+        [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
+        let (mut of_7, mut of_8) = (ReceiveQueue::new(8), ReceiveQueue::new(8));
+        shared.deal(7, &mut of_7);
+        assert_eq!((of_7.len(), shared.hoard_elsewhere(8)), (1, Some(1)));
+        shared.call_back(8);
+        shared.give_back(7, of_7.take_all());
+        shared.deal(7, &mut of_7);
+        shared.deal(8, &mut of_8);
+        assert_eq!((of_7.len(), of_8.len()), (0, 1));
+        shared.call_back(7);
+        shared.give_back(8, of_8.take_all());
+        shared.forget(7, vec![]);
+        shared.deal(8, &mut of_8);
+        assert_eq!(of_8.len(), 1, "what is gone is promised nothing");
     }
 }

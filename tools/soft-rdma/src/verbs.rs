@@ -122,6 +122,15 @@ const CASES: &[Case] = &[
     case("send", "ib_send_bw", PERFTEST, DOWN),
     case("write", "ib_write_bw", PERFTEST, DOWN),
     case("read", "ib_read_bw", PERFTEST, DOWN),
+    // The program's own NIC answers nothing any more: no completion says so.
+    Case { must: Must::Once, ..case("send-nic-gone", "ib_send_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
+    Case { must: Must::Once, ..case("read-nic-gone", "ib_read_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
+    // The receiver's: it cannot say what it has executed. The program gets its error, and its wait ends.
+    Case {
+        server_fault: "3s:mlx5_0:nic-gone",
+        must: Must::Fail,
+        ..case("write-receiver-gone", "ib_write_bw", PERFTEST, "")
+    },
     case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
     case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
     Case {
@@ -204,6 +213,11 @@ const CASES: &[Case] = &[
     Case {
         pairs: 4,
         ..case("pingpong-shared", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4", DOWN_EARLY)
+    },
+    // So few buffers that a queue pair which has none must get one from another.
+    Case {
+        pairs: 4,
+        ..case("pingpong-shared-few", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4 -r 8", DOWN_EARLY)
     },
     case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
     case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),

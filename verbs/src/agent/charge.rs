@@ -10,6 +10,15 @@ use shunt_mlx5::rail::Rail;
 use shunt_recovery::nanos::Nanos;
 use std::sync::Arc;
 
+/// A queue pair without a buffer waits so long until another gives its own back.
+const HUNGRY: Nanos = Nanos::millis(20);
+/// The same if all others have one at most: the program has fewer buffers than queue pairs, and each that gives its
+/// own back moves for it.
+const HUNGRY_AMONG_POOR: Nanos = Nanos::millis(500);
+
+/// Requests that have not completed for so long are a reason to ask the NIC whether it answers, this often.
+const QUIET: Nanos = Nanos::millis(250);
+
 /// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct There {
@@ -70,6 +79,10 @@ pub struct Charge {
     pub fenced_since: Option<Nanos>,
     /// A direction is nowhere, or has requests that no NIC takes: since when.
     pub homeless_since: Option<Nanos>,
+    /// It has no buffer, and others have: since when.
+    pub hungry_since: Option<Nanos>,
+    /// The oldest request that has not completed, and since when that, or when the NIC was last asked.
+    pub oldest: (u64, Nanos),
     /// Requests that the next queue pair gets once more.
     pub again: u64,
     /// The other end is gone.
@@ -104,6 +117,8 @@ impl Charge {
             atomics: false,
             fenced_since: None,
             homeless_since: None,
+            hungry_since: None,
+            oldest: (0, now),
             again: 0,
             parted: false,
             lost_there: false,
@@ -148,6 +163,16 @@ impl Charge {
         !self.over && (!self.fences.is_empty() || waits || self.there.is_some() && !self.heard)
     }
 
+    /// The other end knows this one: failures are handled from now on. True the first time.
+    pub fn arm(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.heard, true);
+        if first {
+            self.pair.state().armed = true;
+            debug(&format!("QP {:#x}: both ends know each other", self.pair.qpn));
+        }
+        first
+    }
+
     /// The other end says something of this queue pair.
     pub fn hear(&mut self, said: &Said) {
         match said {
@@ -164,6 +189,32 @@ impl Charge {
             Said::Lost(_) => self.lost_there = true,
             _ => {}
         }
+    }
+
+    /// If it has no buffer, while none is left to deal, another gives its own back.
+    pub fn mind_the_buffers(&mut self, now: Nanos) {
+        let Some(shared) = &self.pair.shared else { return };
+        let Some(most) = shared.hoard_elsewhere(self.pair.id) else {
+            self.hungry_since = None;
+            return;
+        };
+        let patience = if most > 1 { HUNGRY } else { HUNGRY_AMONG_POOR };
+        if now > *self.hungry_since.get_or_insert(now) + patience {
+            self.hungry_since = None;
+            shared.call_back(self.pair.id);
+        }
+    }
+
+    /// True if no request has completed for a while although some are under way. True once in that time.
+    pub fn is_quiet(&mut self, now: Nanos) -> bool {
+        let state = self.pair.state();
+        let (first, idle) = (state.sends.first(), state.sends.is_empty());
+        drop(state);
+        let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + QUIET;
+        if idle || quiet || self.oldest.0 != first {
+            self.oldest = (first, now);
+        }
+        quiet
     }
 
     /// The key of the path that the program made.

@@ -360,6 +360,8 @@ impl Agent {
             Said::Path(pair, number, incarnation, word) => {
                 let key = self.owned.key(pair, number);
                 if let Some(key) = key.filter(|key| self.engine.paths().peer(*key) == Some(from)) {
+                    // Who fences it knows it, though the introduction that says so may still be on its way.
+                    self.charge_of(from, pair).map(Charge::arm);
                     self.engine.hear(&mut self.owned, now, key, (incarnation, word), false);
                 }
             }
@@ -376,12 +378,17 @@ impl Agent {
             | Said::Atomics(pair)
             | Said::Parted(pair)
             | Said::Lost(pair) => {
-                let is = |one: &Charge| one.pair.id == pair && one.there.is_some_and(|at| at.peer == from);
-                if let Some(charge) = self.charges.iter_mut().find(|one| is(one)) {
+                if let Some(charge) = self.charge_of(from, pair) {
                     charge.hear(&said);
                 }
             }
         }
+    }
+
+    /// A queue pair by its number here, if it is connected to that peer.
+    fn charge_of(&mut self, peer: u32, pair: u64) -> Option<&mut Charge> {
+        let is = |one: &Charge| one.pair.id == pair && one.there.is_some_and(|at| at.peer == peer);
+        self.charges.iter_mut().find(|one| is(one))
     }
 
     /// Somebody says that one of its queue pairs is connected to one of ours.
@@ -404,9 +411,7 @@ impl Agent {
             self.make_paths(now, at, name);
         }
         let charge = &mut self.charges[at];
-        if hello.heard && !std::mem::replace(&mut charge.heard, true) {
-            charge.pair.state().armed = true;
-            charge::debug(&format!("QP {:#x}: both ends know each other", charge.pair.qpn));
+        if hello.heard && charge.arm() {
             self.busy = true;
             // It may not know yet that it was heard.
             self.say_hello(at, name);

@@ -39,12 +39,14 @@ impl Agent {
         let now = self.now();
         let passing = charge.pair.state().passing;
         if let Some(why) = passing {
+            self.tell(charge, Said::Parted);
             return self.end(now, charge, why, false);
         }
         if charge.parted || charge.lost_there {
             return self.without_peer(now, charge);
         }
         if charge.pair.state().lost {
+            self.tell(charge, Said::Lost);
             return self.end(now, charge, "the program's own error", true);
         }
         if !charge.heard {
@@ -61,6 +63,8 @@ impl Agent {
         }
         self.free_receives(now, charge);
         self.place_receives(charge);
+        charge.mind_the_buffers(now);
+        self.mind_the_silence(now, charge);
         self.open_sends(charge);
         self.note_use(charge);
         self.mind_the_time(now, charge);
@@ -129,12 +133,16 @@ impl Agent {
             let ready = self.owned.paths.get(&key).is_some_and(|path| path.state == PathState::Ready);
             let up = self.engine.ports.up(rails.local, peer, rails.remote);
             let own = own_failed && charge.first() == Some(key) && incarnation == 1;
-            let failed = own || spare_failed == Some((key, incarnation));
+            // A NIC that answers nothing completes nothing either: no completion will say so.
+            let silent = !self.engine.rails[rails.local as usize].devx.responsive();
+            let failed = own || silent || spare_failed == Some((key, incarnation));
             let unfit = misplaced == Some(key);
             // What no message came into is known once all have left the queue that they share.
             let home = charge.first() == Some(key) && incarnation == 1;
-            let follows = home && charge.pair.shared.as_ref().is_some_and(|shared| shared.is_left());
-            if !ready || !up || failed || unfit || follows || goes_back {
+            let shared = charge.pair.shared.as_ref();
+            let follows = home && shared.is_some_and(|shared| shared.is_left());
+            let called = used[1] == Some(key) && shared.is_some_and(|one| one.is_called_back(charge.pair.id));
+            if !ready || !up || failed || unfit || follows || called || goes_back {
                 self.ask(now, charge, key, incarnation);
             }
         }
@@ -306,8 +314,11 @@ impl Agent {
         if let Some(shared) = &charge.pair.shared {
             let dealt = state.receives.take_all();
             shared.give_back(charge.pair.id, dealt);
+            drop(state);
+            shared.moved().iter().for_each(|taker| taker.serve());
+        } else {
+            drop(state);
         }
-        drop(state);
         (charge.fenced_since, charge.cut) = (None, None);
         self.busy = true;
     }
@@ -403,6 +414,16 @@ impl Agent {
         }
     }
 
+    /// Requests that do not complete: is the NIC that has them alive?
+    fn mind_the_silence(&mut self, now: Nanos, charge: &mut Charge) {
+        let key = charge.key_of(&charge.pair.state().send_on);
+        let Some(path) = key.and_then(|key| self.engine.path(key)) else { return };
+        let rail = path.rails().local as usize;
+        if charge.is_quiet(now) {
+            self.engine.nics.ask_port(now, rail);
+        }
+    }
+
     /// Without a path for too long the program gets its error.
     fn mind_the_time(&mut self, now: Nanos, charge: &mut Charge) {
         let mut state = charge.pair.state();
@@ -428,6 +449,7 @@ impl Agent {
         let report = charge::report(&charge.pair, backup, why);
         status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
         status::write();
+        self.tell(charge, Said::Lost);
         charge.pair.state().lost = true;
         if let Some(shared) = &charge.pair.shared {
             shared.spoil();
@@ -444,7 +466,6 @@ impl Agent {
         charge.over = true;
         charge.fences.clear();
         self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
-        self.tell(charge, |id| if lost { Said::Lost(id) } else { Said::Parted(id) });
         for key in std::mem::take(&mut charge.keys) {
             if lost {
                 self.engine.remove(now, key);

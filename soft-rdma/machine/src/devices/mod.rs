@@ -63,6 +63,7 @@ impl Devices {
             sinks: Sinks::default(),
             timeout,
             unanswered: Mutex::default(),
+            gone_since: Mutex::default(),
             process: std::process::id(),
         };
         let nics = (0..).zip(parts).map(nic).collect();

@@ -5,12 +5,37 @@ use crate::log::Level;
 use crate::port::{PortView, port_rate};
 use crate::sysfs::Device;
 use rustix::io::Errno;
+use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic, trace};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the kernel waits for a command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a NIC answers nothing until the kernel's driver puts the device into its error state: its health poll
+/// misses three beats, two seconds apart.
+const HEALTH: Duration = Duration::from_secs(6);
+/// How often a wait for a command looks whether the device is in that state.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What the driver answers by itself for a device in its error state (`mlx5_internal_err_ret_value` of the kernel): all
+/// that only takes away is done, and nothing else is. A queue pair that it says is in ERR may not be.
+fn aborted(input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+    const DONE: &[Opcode] = &[
+        Opcode::DestroyMkey,
+        Opcode::DestroyCq,
+        Opcode::DestroyQp,
+        Opcode::Qp2Err,
+        Opcode::Qp2Rst,
+        Opcode::DestroyDct,
+        Opcode::DestroyRmp,
+        Opcode::DeallocPd,
+    ];
+    let opcode = Opcode::from_raw(cmd::input::OPCODE.get(input) as u16);
+    output.fill(0);
+    if opcode.is_some_and(|opcode| DONE.contains(&opcode)) { Ok(()) } else { Err(Errno::IO) }
+}
 
 /// One entry of a GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +78,8 @@ pub struct Nic {
     pub(super) timeout: Duration,
     /// A command that was given up. Until it is answered nobody waits for another one.
     pub(super) unanswered: Mutex<Option<CommandId>>,
+    /// Since when it is known to answer nothing.
+    pub(super) gone_since: Mutex<Option<Instant>>,
     /// The process whose NIC it is: a child has only a picture of it.
     pub(super) process: u32,
 }
@@ -69,15 +96,17 @@ impl Nic {
     }
 
     /// Has the firmware execute a mailbox, and waits for its end as long as the kernel does. The firmware's status is
-    /// in the output. Once a command was waited for in vain, others fail at once until it is answered, as those of a
-    /// device in its error state do: a program with many objects would not end otherwise.
+    /// in the output. Once a command was waited for in vain, or the NIC answered nothing for a while, the device is in
+    /// its error state until it answers: see [`aborted`]. A program with many objects would not end otherwise.
     pub fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
         if self.process != std::process::id() {
             return Err(Errno::IO);
         }
         let deadline = Instant::now() + self.timeout;
         let now = self.clock.now_ns();
-        self.take_late_answer(now)?;
+        if !self.take_late_answer(now) {
+            return aborted(input, output);
+        }
         let id = self.with(|nic| nic.command_submit(now, input, output.len()));
         loop {
             let since = self.bell.count();
@@ -89,22 +118,34 @@ impl Nic {
                 crate::log!(Level::Trace, "{name}: {}: {}", trace::command(input), trace::answer(&answer));
                 return Ok(());
             }
-            if !self.bell.wait(since, deadline) {
+            let look = Instant::now() + LOOK;
+            let over = !self.bell.wait(since, look.min(deadline)) && deadline <= look;
+            let unhealthy = self.is_unhealthy(Instant::now());
+            if over || unhealthy {
                 crate::log!(Level::Error, "{}: a command was not answered", self.name);
                 *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-                return Err(Errno::TIMEDOUT);
+                return if unhealthy { aborted(input, output) } else { Err(Errno::TIMEDOUT) };
             }
         }
     }
 
-    /// An error while a command that was given up is not answered.
-    fn take_late_answer(&self, now: u64) -> Result<(), Errno> {
+    /// True once the NIC has answered nothing for so long that its driver has noticed.
+    fn is_unhealthy(&self, now: Instant) -> bool {
+        let gone = self.with(|nic| nic.is_gone());
+        let mut since = self.gone_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = gone.then(|| since.unwrap_or(now));
+        since.is_some_and(|since| now >= since + HEALTH.min(self.timeout))
+    }
+
+    /// False while a command that was given up is not answered.
+    fn take_late_answer(&self, now: u64) -> bool {
         let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = *unanswered {
-            self.with(|nic| nic.command_poll(now, id)).ok_or(Errno::IO)?;
+        if let Some(id) = *unanswered
+            && self.with(|nic| nic.command_poll(now, id)).is_some()
+        {
             *unanswered = None;
         }
-        Ok(())
+        unanswered.is_none()
     }
 
     /// Runs `f` on the NIC itself.

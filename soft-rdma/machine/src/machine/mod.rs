@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_nobody_answers_ends() {
+    fn a_command_that_is_not_answered_ends() {
         let runtime = std::env::temp_dir().join(format!("shunt-command-{}", std::process::id()));
         let machine = Machine::start_with(Settings::default(), &runtime, Duration::from_millis(50)).unwrap();
         let nic = &machine.nics()[0];
@@ -271,6 +271,11 @@ mod tests {
             fabric.round(machine.devices.now_ns());
         });
         assert_eq!(nic.command(&nop, &mut [0; 16]), Err(Errno::TIMEDOUT));
+        // The device is in its error state: the driver takes things away by itself, and does nothing else.
+        let (mut destroy, mut answer) = ([0; 16], [0xff; 16]);
+        input::OPCODE.set(&mut destroy, Opcode::DestroyQp as u32);
+        assert_eq!((nic.command(&destroy, &mut answer), answer), (Ok(()), [0; 16]));
+        assert_eq!(nic.command(&nop, &mut [0; 16]), Err(Errno::IO));
         machine.close();
         std::fs::remove_dir_all(runtime).unwrap();
     }
