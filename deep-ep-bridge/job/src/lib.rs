@@ -100,23 +100,33 @@ impl Job {
     pub fn join(options: &JobOptions, joining: Joining) -> Result<Arc<Self>, NoJob> {
         let found = nics::find(options)?;
         let net = TcpNet::join(joining.options)?;
+        let job = Self::meet(options, &found, &net, &joining.fabric);
+        // The others are told what went wrong at this rank, not that it left.
+        let mut job = job.inspect_err(|error| net.fail(&error.to_string()))?;
+        let fabric = (joining.made_up && matches!(found, Found::Soft(_))).then_some(joining.fabric);
+        job.others = Some(Others { net, fabric });
+        Ok(Arc::new(job))
+    }
+
+    /// Brings up the rank of this process, which has joined the others.
+    fn meet(options: &JobOptions, found: &Found, net: &TcpNet, fabric: &str) -> Result<Self, NoJob> {
         let (me, exchange) = (net.rank(), net.bootstrap());
-        alike(&exchange.all_gather(options.line(nics::name(&found)).as_bytes())?)?;
+        alike(&exchange.all_gather(options.line(nics::name(found)).as_bytes())?)?;
         let machines = exchange.all_gather(&node::machine())?;
         let locals = node::size(options.locals, &machines)?;
-        let identity = nics::identity(&found);
+        let identity = nics::identity(found);
         let ports = exchange.all_gather(identity.as_bytes())?;
         let same =
             |rank: &usize| ports[*rank] == identity.as_bytes() && machines[*rank] == machines[me as usize];
         let mates: Vec<u32> = (0..ports.len()).filter(same).map(|rank| rank as u32).collect();
         if mates.first() == Some(&me) {
-            nics::tell(&found, options.nic, mates.len());
+            nics::tell(found, options.nic, mates.len());
         }
         let lifetime =
             Duration::from_nanos(options.settings().map_err(shunt::Error::Config)?.env.packet_lifetime_ns);
-        let (nics, gbps) = match &found {
+        let (nics, gbps) = match found {
             Found::Soft(_) => {
-                let attach = |fabric: &mut _| nics::attach(fabric, &joining.fabric, lifetime);
+                let attach = |own: &mut _| nics::attach(own, fabric, lifetime);
                 (nics::soft(options, me..me + 1, attach)?, options::RAIL_GBPS)
             }
             Found::Mlx5(machine) => nics::ports(machine, &mates, &(me..me + 1))?,
@@ -125,15 +135,14 @@ impl Job {
         let crowded = options.oversubscribed(here);
         let setting = Setting::of(options, &nics, gbps, crowded, mates.first() == Some(&me))?;
         let memory = Arc::new(SharedHeap::default());
-        let builder = setting.builder(&nics, Member::of_process(&net)).memory(memory.clone());
+        let builder = setting.builder(&nics, Member::of_process(net)).memory(memory.clone());
         let rank = builder.start()?;
         let heap = memory.heap().ok_or_else(|| NoJob::Node("this rank has no heap".to_owned()))?;
         let node = node::of(me, locals);
         let near = (node.start, node::map(&exchange, node, &heap)?);
-        let fabric = (joining.made_up && matches!(found, Found::Soft(_))).then_some(joining.fabric);
         let mut job = Self::of(options, vec![rank], setting.slice_ns, nics, crowded, locals);
-        (job.first, job.near, job.others) = (me, near, Some(Others { net, fabric }));
-        Ok(Arc::new(job))
+        (job.first, job.near) = (me, near);
+        Ok(job)
     }
 
     fn of(

@@ -507,6 +507,73 @@ fn a_rank_that_leaves_in_the_middle_is_named_by_all() {
 }
 
 #[test]
+fn a_rank_that_fails_says_why_and_all_others_are_told() {
+    let mut nets = Job::new(4).all();
+    let failed = nets.remove(2);
+    failed.fail("rail 1 does not open");
+    failed.fail("what follows from that");
+    std::thread::scope(|scope| {
+        scope.spawn(|| failed.close());
+        for answer in gather(&nets, |_| Vec::new()) {
+            let Err(BootstrapError::Lost { rank: 2, reason, .. }) = answer else { panic!("{answer:?}") };
+            assert_eq!(reason, "it failed: rail 1 does not open");
+        }
+    });
+}
+
+/// Rank 0 ran out of patience and left; all others said no more than that it had left in good order.
+#[test]
+fn where_rank_0_leaves_the_others_are_told_whom_it_missed() {
+    let nets = Job::new(4).all();
+    let error = nets[0].bootstrap().with_patience(SHORT_NS).all_gather(&[]).unwrap_err();
+    assert!(matches!(error, BootstrapError::Missing { .. }), "{error}");
+    let mut nets = nets.into_iter();
+    let root = nets.next().unwrap();
+    let rest: Vec<_> = nets.collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| root.close());
+        for net in [&rest[0], &rest[2]] {
+            let answer = net.bootstrap().all_gather(&[]);
+            let Err(BootstrapError::Lost { rank: 0, reason, .. }) = answer else { panic!("{answer:?}") };
+            assert!(reason.contains("rank(s) [1, 2, 3] of 4 did not arrive"), "{reason}");
+        }
+    });
+}
+
+/// Who left because of another one is not named in its place.
+#[test]
+fn of_ranks_that_failed_the_first_is_named() {
+    let mut nets = Job::new(4).all();
+    let (first, second) = (nets.remove(3), nets.remove(1));
+    first.fail("no rail");
+    first.close();
+    let lost = |net: &TcpNet| match net.bootstrap().all_gather(&[]) {
+        Err(BootstrapError::Lost { rank, reason, .. }) => (rank, reason),
+        answer => panic!("{answer:?}"),
+    };
+    assert_eq!(lost(&second), (3, "it failed: no rail".to_owned()));
+    second.close();
+    until("rank 1's end", || !nets[0].peer(1).up);
+    // Its other connection may end a moment later.
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(10));
+        nets.iter().for_each(|net| assert_eq!(lost(net), (3, "it failed: no rail".to_owned())));
+    }
+}
+
+/// What went wrong once and was made good is no reason.
+#[test]
+fn a_rank_whose_exchange_failed_and_then_succeeded_leaves_in_good_order() {
+    let nets = Job::new(2).all();
+    assert!(nets[1].bootstrap().with_patience(SHORT_NS).all_gather(&[]).is_err());
+    assert!(nets[0].bootstrap().all_gather(&[]).is_ok(), "its part was given");
+    assert!(gather(&nets, |_| Vec::new()).iter().all(Result::is_ok));
+    nets[1].close();
+    let error = nets[0].bootstrap().all_gather(&[]).unwrap_err().to_string();
+    assert!(error.contains("left in good order"), "{error}");
+}
+
+#[test]
 fn who_gathers_less_often_is_named_and_who_leaves_after_the_last_harms_nobody() {
     let mut nets = Job::new(3).all();
     assert!(gather(&nets, |_| vec![1]).iter().all(Result::is_ok));

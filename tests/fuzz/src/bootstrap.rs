@@ -154,7 +154,7 @@ fn frames() -> Vec<Frame> {
         Frame::Gone { rank: 2, why: "killed".into() },
         Frame::Ping,
         Frame::Datagram { topic: 1, bytes: vec![4; 9] },
-        Frame::Bye,
+        Frame::Bye { why: "a rail".to_owned() },
     ]
 }
 

@@ -23,6 +23,28 @@ struct Round {
     since: Instant,
 }
 
+/// How long a round may still take. It follows what comes: a rank waits for as long as its patience since it began to
+/// wait, and again since each part that it got. So ranks that are slow, on a machine with few cores, are waited for
+/// while they come one after the other; and the end is bounded, as often as there are ranks.
+struct Awaiting {
+    missing: usize,
+    since: Instant,
+}
+
+impl Awaiting {
+    fn new(since: Instant) -> Self {
+        Self { missing: usize::MAX, since }
+    }
+
+    /// So many are missing now: until when they are waited for.
+    fn until(&mut self, missing: usize, now: Instant, patience: Duration) -> Instant {
+        if missing < self.missing {
+            (self.missing, self.since) = (missing, now);
+        }
+        self.since + patience
+    }
+}
+
 impl TcpBootstrap {
     pub(super) fn new(handle: Arc<Handle>, patience: Duration) -> Self {
         Self { handle, patience }
@@ -61,6 +83,7 @@ impl TcpBootstrap {
         missing: impl Fn(&State, &Parts) -> Vec<u32>,
     ) -> Result<MutexGuard<'_, State>, BootstrapError> {
         let (shared, number) = (&self.handle.shared, round.number);
+        let mut awaiting = Awaiting::new(Instant::now());
         let mut state = shared.lock();
         loop {
             // All parts may be here, but ours went to nobody.
@@ -72,17 +95,17 @@ impl TcpBootstrap {
                 return Ok(state);
             }
             // Without rank 0 nothing comes any more.
-            let lost =
-                missing.iter().chain(&[0]).find_map(|rank| Some((*rank, state.gone.get(rank)?.clone())));
-            if let Some((rank, reason)) = lost {
+            let needed = [&missing[..], &[0]].concat();
+            if let Some((rank, reason)) = state.first_gone(&needed) {
                 return Err(BootstrapError::Lost { round: number, rank, reason });
             }
-            let waited = round.since.elapsed();
-            if waited >= self.patience {
-                let (size, waited_ns) = (shared.world, waited.as_nanos() as u64);
+            let now = Instant::now();
+            let until = awaiting.until(missing.len(), now, self.patience);
+            if now >= until {
+                let (size, waited_ns) = (shared.world, round.since.elapsed().as_nanos() as u64);
                 return Err(BootstrapError::Missing { round: number, missing, size, waited_ns });
             }
-            state = shared.wait(state, round.since + self.patience);
+            state = shared.wait(state, until);
         }
     }
 
@@ -99,12 +122,17 @@ impl TcpBootstrap {
         Ok(parts.into_values().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Nothing of this round is wanted any more.
-    fn end(&self, round: &Round) {
+    /// Nothing of this round is wanted any more. Where it failed the others will be told why this rank leaves.
+    fn end<T>(&self, round: &Round, answer: Result<T, BootstrapError>) -> Result<T, BootstrapError> {
         self.handle.shared.update(|state| {
             state.rounds.remove(&round.number);
             state.oldest_round = round.number + 1;
+            match &answer {
+                Ok(_) => state.failed = None,
+                Err(error) => state.fail(&error.to_string()),
+            }
         });
+        answer
     }
 
     fn gather(&self, next: &mut u64, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
@@ -112,8 +140,7 @@ impl TcpBootstrap {
         let round = self.begin(next, bytes.clone());
         self.give(&round, None, bytes);
         let answer = self.collect(&round);
-        self.end(&round);
-        answer
+        self.end(&round, answer)
     }
 
     /// Gives each other rank its row: in the order of the ranks behind this one, so that nobody is given to by all at
@@ -177,7 +204,25 @@ impl Bootstrap for TcpBootstrap {
         let round = self.begin(&mut next, own);
         let given = self.give_rows(&round, rows, so_far);
         let answer = given.and_then(|()| self.collect(&round));
-        self.end(&round);
-        answer
+        self.end(&round, answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sixteen ranks on two cores were given up after 60 s in all, while they came one after the other.
+    #[test]
+    fn patience_counts_from_the_last_part_that_came() {
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let (patience, mut awaiting) = (60 * second, Awaiting::new(begin));
+        assert_eq!(awaiting.until(3, begin, patience), begin + patience);
+        assert_eq!(awaiting.until(3, begin + 50 * second, patience), begin + patience, "nothing came");
+        let later = begin + 59 * second;
+        assert_eq!(awaiting.until(2, later, patience), later + patience);
+        assert_eq!(awaiting.until(2, later + 59 * second, patience), later + patience);
+        let rest = (1..2).rev().fold(later, |at, missing| awaiting.until(missing, at + patience, patience));
+        assert_eq!(rest, later + 2 * patience, "as often as there are ranks, and no longer");
     }
 }

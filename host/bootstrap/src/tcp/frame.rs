@@ -12,7 +12,7 @@
 //! | 8 gone | root to rank | rank, why |
 //! | 9 ping | both | nothing |
 //! | 10 datagram | mesh | topic, bytes |
-//! | 11 bye | both | nothing: the process leaves in good order |
+//! | 11 bye | both | why the process leaves; nothing: in good order |
 //! | 12 row | rank to root | number of the exchange, rank it is for, bytes |
 
 use super::error::Refusal;
@@ -99,8 +99,11 @@ pub enum Frame {
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// The process leaves in good order.
-    Bye,
+    /// The process leaves.
+    Bye {
+        /// What went wrong there; empty: it leaves in good order.
+        why: String,
+    },
 }
 
 /// A message as it is sent: what is shared by several receivers is not copied.
@@ -183,6 +186,10 @@ impl<'a> Reader<'a> {
     fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0).to_vec()
     }
+
+    fn text(&mut self) -> Result<String, Refusal> {
+        String::from_utf8(self.rest()).map_err(|_| Refusal::Broken("text that is none"))
+    }
 }
 
 impl Frame {
@@ -198,7 +205,7 @@ impl Frame {
             Self::Gone { .. } => 8,
             Self::Ping => 9,
             Self::Datagram { .. } => 10,
-            Self::Bye => 11,
+            Self::Bye { .. } => 11,
             Self::Row { .. } => 12,
         }
     }
@@ -235,7 +242,8 @@ impl Frame {
                 head.extend(rank.to_le_bytes());
                 head.extend(why.as_bytes());
             }
-            Self::Ping | Self::Bye => {}
+            Self::Ping => {}
+            Self::Bye { why } => head.extend(why.as_bytes()),
             Self::Datagram { topic, bytes } => {
                 head.push(*topic);
                 head.extend(bytes);
@@ -268,13 +276,10 @@ impl Frame {
             }
             6 => Self::Give { round: from.u64()?, bytes: Arc::new(from.rest()) },
             7 => Self::Piece { round: from.u64()?, rank: from.u32()?, bytes: Arc::new(from.rest()) },
-            8 => Self::Gone {
-                rank: from.u32()?,
-                why: String::from_utf8(from.rest()).map_err(|_| Refusal::Broken("text that is none"))?,
-            },
+            8 => Self::Gone { rank: from.u32()?, why: from.text()? },
             9 => Self::Ping,
             10 => Self::Datagram { topic: from.u8()?, bytes: from.rest() },
-            11 => Self::Bye,
+            11 => Self::Bye { why: from.text()? },
             12 => Self::Row { round: from.u64()?, to: from.u32()?, bytes: Arc::new(from.rest()) },
             _ => return Err(Refusal::Broken("a message of no known kind")),
         };
@@ -326,7 +331,7 @@ mod tests {
             (any::<u32>(), "\\PC{0,20}").prop_map(|(rank, why)| Frame::Gone { rank, why }),
             Just(Frame::Ping),
             (any::<u8>(), bytes()).prop_map(|(topic, bytes)| Frame::Datagram { topic, bytes }),
-            Just(Frame::Bye),
+            "\\PC{0,20}".prop_map(|why| Frame::Bye { why }),
         ]
     }
 

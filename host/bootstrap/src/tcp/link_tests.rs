@@ -50,14 +50,15 @@ fn messages_go_both_ways_in_order_whatever_the_pieces() {
         assert!(a.is_open() && b.is_open());
         assert_eq!((b.next(), b.next()), (Ok(Some(Frame::Ping)), Ok(None)));
         let large = Frame::Give { round: 3, bytes: Arc::new((0..100_000u32).map(|i| i as u8).collect()) };
-        for frame in [&large, &Frame::Bye] {
+        let bye = Frame::Bye { why: "a NIC".to_owned() };
+        for frame in [&large, &bye] {
             a.send(frame);
             b.send(frame);
         }
         assert_eq!(talk(&mut a, &mut b, piece), (None, None));
         for side in [&mut a, &mut b] {
             assert_eq!(side.next().unwrap().as_ref(), Some(&large));
-            assert_eq!((side.next(), side.pending()), (Ok(Some(Frame::Bye)), 0));
+            assert_eq!((side.next(), side.pending()), (Ok(Some(bye.clone())), 0));
         }
     }
 }

@@ -211,7 +211,13 @@ impl TcpNet {
         self.handle.shared.lock().refusals.iter().cloned().collect()
     }
 
-    /// Leaves the job in good order; what was sent is given a second to arrive. Everything that is left of this
+    /// Something went wrong here: the others are told what when this process leaves, in place of that it left in good
+    /// order. The first call counts; an exchange that fails calls it by itself.
+    pub fn fail(&self, why: &str) {
+        self.handle.shared.update(|state| state.fail(why));
+    }
+
+    /// Leaves the job; what was sent is given a second to arrive. Everything that is left of this
     /// process's handles is silent from then on.
     pub fn close(&self) {
         self.handle.close();

@@ -17,7 +17,7 @@
 use super::error::Refusal;
 
 /// Version of the protocol between processes.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Length of a preamble.
 pub const LENGTH: usize = 32;
 /// The part that keeps its meaning in every version.
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_bytes_are_these() {
         let bytes = preamble(Purpose::Mesh { from: 3, to: 0x0102 }).encode();
-        let want = b"SHUNTNET\0\0\0\x02\0\0\0\x07\x01\0\0\0\0\0\0\0\0\0\0\x03\0\0\x01\x02";
+        let want = b"SHUNTNET\0\0\0\x03\0\0\0\x07\x01\0\0\0\0\0\0\0\0\0\0\x03\0\0\x01\x02";
         assert_eq!(&bytes, want);
         assert_eq!(preamble(Purpose::Join).encode()[16..], [0; 16]);
     }
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn other_versions_are_told_by_the_first_sixteen_bytes() {
         let bytes = preamble(Purpose::Join).encode();
-        assert_eq!(Preamble::decode(&bytes[..16], (3, 7)), Err(Refusal::Protocol { theirs: 2, ours: 3 }));
-        assert_eq!(Preamble::decode(&bytes[..16], (2, 8)), Err(Refusal::Abi { theirs: 7, ours: 8 }));
+        assert_eq!(Preamble::decode(&bytes[..16], (4, 7)), Err(Refusal::Protocol { theirs: 3, ours: 4 }));
+        assert_eq!(Preamble::decode(&bytes[..16], (3, 8)), Err(Refusal::Abi { theirs: 7, ours: 8 }));
         assert_eq!(Preamble::decode(b"GET / HTTP/1.1\r\n", OURS), Err(Refusal::Garbage));
         assert_eq!(Preamble::decode(b"SHUNTNOT", OURS), Err(Refusal::Garbage));
     }

@@ -149,8 +149,10 @@ pub(super) struct State {
     pub rounds: BTreeMap<u64, Parts>,
     /// Parts of earlier ones come too late.
     pub oldest_round: u64,
-    /// Ranks that left, and how.
-    pub gone: BTreeMap<u32, String>,
+    /// Ranks that left, and how, in the order in which that became known.
+    gone: Vec<(u32, String)>,
+    /// What went wrong here, which the others are told when this process leaves.
+    pub failed: Option<String>,
     pub peers: Vec<Peer>,
     /// Mesh connections to break.
     pub breaks: Vec<u32>,
@@ -160,10 +162,26 @@ pub(super) struct State {
 }
 
 impl State {
+    /// A rank left.
+    pub fn lose(&mut self, rank: u32, why: String) {
+        self.gone.retain(|(gone, _)| *gone != rank);
+        self.gone.push((rank, why));
+    }
+
+    /// Of these ranks the one that left first, and how: the others may have left because of it.
+    pub fn first_gone(&self, of: &[u32]) -> Option<(u32, String)> {
+        self.gone.iter().find(|(rank, _)| of.contains(rank)).cloned()
+    }
+
+    /// Something went wrong here. What comes after the first is its consequence.
+    pub fn fail(&mut self, why: &str) {
+        self.failed.get_or_insert_with(|| why.chars().take(WHY_MAX).collect());
+    }
+
     /// Peers that were never heard and are not known to have left, and why.
     pub fn unmet(&self) -> impl Iterator<Item = (u32, &LinkReason)> {
         let unheard = |link: &PeerLink| link.heard.is_none() && !link.up;
-        let met = |rank: &u32| self.gone.contains_key(rank);
+        let met = |rank: &u32| self.gone.iter().any(|(gone, _)| gone == rank);
         (0u32..)
             .zip(&self.peers)
             .filter(move |(rank, peer)| unheard(&peer.link) && !met(rank))
@@ -178,6 +196,8 @@ struct LogBudget {
     hidden: u64,
 }
 
+/// Characters of what went wrong here that the others are told at most.
+const WHY_MAX: usize = 2000;
 /// Lines of refusals in a second.
 const LINES: u32 = 10;
 /// Refusals that are remembered.
@@ -239,7 +259,8 @@ impl Shared {
                 given: BTreeMap::new(),
                 rounds: BTreeMap::new(),
                 oldest_round: 0,
-                gone: BTreeMap::new(),
+                gone: Vec::new(),
+                failed: None,
                 peers: peers.collect(),
                 breaks: Vec::new(),
                 refusals: VecDeque::new(),

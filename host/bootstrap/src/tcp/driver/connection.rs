@@ -32,8 +32,8 @@ pub enum End {
     Trouble(Trouble),
     /// Its time was up.
     TimedOut,
-    /// The other side said so.
-    Left,
+    /// The other side said so, and what went wrong there if anything did.
+    Left(String),
 }
 
 impl From<Refusal> for End {
@@ -51,7 +51,8 @@ impl End {
             Self::Trouble(Trouble::Here(reason)) => reason.to_string(),
             Self::Trouble(Trouble::There(reason)) => format!("it refuses us: {reason}"),
             Self::TimedOut => "no answer in time".to_owned(),
-            Self::Left => "it left in good order".to_owned(),
+            Self::Left(why) if why.is_empty() => "it left in good order".to_owned(),
+            Self::Left(why) => format!("it failed: {why}"),
         }
     }
 }

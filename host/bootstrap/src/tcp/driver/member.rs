@@ -154,7 +154,7 @@ impl Driver {
                 Ok(())
             }
             Frame::Gone { rank, why } if member.started => {
-                self.shared.update(|state| state.gone.insert(rank, why));
+                self.shared.update(|state| state.lose(rank, why));
                 Ok(())
             }
             Frame::Ping => Ok(()),
@@ -175,7 +175,7 @@ impl Driver {
         if member.started {
             member.over = true;
             let why = end.text();
-            self.shared.update(|state| state.gone.insert(0, why));
+            self.shared.update(|state| state.lose(0, why));
             return;
         }
         match (end, member.missing.clone()) {

@@ -28,7 +28,7 @@ fn reason(end: &End) -> LinkReason {
             _ => LinkReason::Failed(error.to_string()),
         },
         End::TimedOut => LinkReason::TimedOut,
-        End::Left => LinkReason::Left,
+        End::Left(_) => LinkReason::Left,
         End::Trouble(_) => LinkReason::Failed(end.text()),
     }
 }
@@ -116,7 +116,7 @@ impl Driver {
         let peer = &mut self.mesh[rank as usize];
         if peer.token == Some(token) {
             peer.token = None;
-            peer.left |= matches!(end, End::Left);
+            peer.left |= matches!(end, End::Left(_));
             self.peer_missed(rank, end);
         }
     }

@@ -253,7 +253,7 @@ impl Driver {
     fn frame(&mut self, token: usize, frame: Frame) -> Result<(), End> {
         let Some(connection) = self.connections.get(&token) else { return Ok(()) };
         match (connection.role, connection.link.purpose(), frame) {
-            (_, _, Frame::Bye) => Err(End::Left),
+            (_, _, Frame::Bye { why }) => Err(End::Left(why)),
             (Role::Stranger, Purpose::Join, Frame::Hello { rank, world, mesh }) => {
                 self.admit(token, rank, world, mesh)
             }
@@ -390,8 +390,9 @@ impl Driver {
         self.linger = Some(Instant::now() + LINGER);
         self.listeners.clear();
         self.connections.retain(|_, one| one.proven);
+        let bye = Frame::Bye { why: self.shared.lock().failed.clone().unwrap_or_default() };
         for connection in self.connections.values_mut() {
-            connection.link.send(&Frame::Bye);
+            connection.link.send(&bye);
         }
         self.due_at(Instant::now());
     }

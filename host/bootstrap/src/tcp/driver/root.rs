@@ -131,7 +131,7 @@ impl Driver {
         for (_, token) in others {
             self.send(token, &Frame::Gone { rank, why: why.clone() });
         }
-        self.shared.update(|state| state.gone.insert(rank, why));
+        self.shared.update(|state| state.lose(rank, why));
     }
 
     /// A rank gives something of this round.
