@@ -2,8 +2,9 @@
 
 use crate::fabric::Fabric;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use shunt_soft_hca::DoorbellLook;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -13,6 +14,10 @@ const CATCH_UP_NS: u64 = 1_000_000;
 /// How long an idle thread looks again before it parks. On few cores it would only be in the way of the thread that is
 /// to give it work.
 const SPIN_NS: u64 = 50_000;
+/// A thread that yields and comes back later than that has waited for a core. For so long afterwards it sleeps in
+/// place of spinning: who yields often is put behind all others, and packets wait for it.
+const LATE_NS: u64 = 100_000;
+const CROWDED_NS: u64 = 100_000_000;
 /// Cores that are enough for everybody to spin: two processes, each with a poller and an engine, and some.
 const ENOUGH_CORES: usize = 6;
 /// How long it parks: doorbells written by a device come without a kick. A thread that had work a moment ago looks
@@ -22,11 +27,10 @@ const PARK_NS: std::ops::RangeInclusive<u64> = 20_000..=500_000;
 const PARK_SHIFT: u32 = 4;
 /// How late a timer may be; the system's default of 50 us is longer than most parks.
 const TIMER_SLACK_NS: u64 = 1_000;
-/// Doorbell pages that are looked at whenever there is a round. Where there are more, a look takes longer than all
-/// else: then they are looked at when a kick says that one was rung, and beside that once in so long for each of them,
-/// which is some times what reading its registers takes.
-const PAGES_AT_ONCE: u64 = 4096;
-const PAGE_NS: u64 = 1_000;
+/// Where doorbells are rung with a kick, which says that there is one.
+const KICKED: Pages = Pages { at_once: 256, each_ns: 16_000 };
+/// Where programs ring them by themselves, and nobody kicks.
+const UNSAID: Pages = Pages { at_once: 4096, each_ns: 1_000 };
 /// Yields by which it steps aside for others that want the fabric.
 const ASIDE: u32 = 20;
 /// How long it sleeps then, unless somebody who had the fabric wakes it.
@@ -50,6 +54,30 @@ impl Clock {
     /// Nanoseconds since then.
     pub fn now_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+/// When doorbell pages are looked at.
+#[derive(Clone, Copy)]
+struct Pages {
+    /// So many are looked at whenever there is a round. Where there are more, a look takes longer than all else.
+    at_once: u64,
+    /// Then all are looked at once in so long for each of them: many times what reading its registers takes, some
+    /// 100 ns where sixteen such threads share a cache.
+    each_ns: u64,
+}
+
+impl Pages {
+    /// Which doorbells are looked at, so long after the last look at all of them. Where somebody says that he has
+    /// `rung` one, the usual registers: one that is written to for the first time waits until it is time for all.
+    fn look(self, since_ns: u64, pages: u64, rung: bool) -> DoorbellLook {
+        if pages <= self.at_once || since_ns >= pages * self.each_ns {
+            DoorbellLook::Everywhere
+        } else if rung {
+            DoorbellLook::Usual
+        } else {
+            DoorbellLook::Nowhere
+        }
     }
 }
 
@@ -97,11 +125,15 @@ struct Shared {
     waiting: AtomicU32,
     /// The engine is parked or about to park.
     parked: AtomicBool,
+    /// It is for those who want the fabric.
+    aside: AtomicBool,
     /// Something to look at came in.
     kicked: AtomicBool,
     /// A doorbell was rung by somebody who said so.
     rung: AtomicBool,
     stop: AtomicBool,
+    /// Instant of the engine's last round; the largest number where none steps it.
+    stepped: AtomicU64,
     thread: OnceLock<Thread>,
 }
 
@@ -139,22 +171,40 @@ impl SharedFabric {
             fabric: Mutex::new(fabric),
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
+            aside: AtomicBool::new(false),
             kicked: AtomicBool::new(false),
             rung: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            stepped: AtomicU64::new(u64::MAX),
             thread: OnceLock::new(),
         }))
     }
 
     /// Runs `f` on the fabric, and has the engine look at what changed.
     pub fn with<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        let result = self.with_unseen(f);
+        self.0.kick();
+        result
+    }
+
+    /// Runs `f`, which gives the engine nothing to do: it takes what lies there, or reads. An engine that is parked
+    /// stays so. Who asks often, and mostly in vain, would keep it awake otherwise.
+    pub fn with_unseen<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
         self.0.waiting.fetch_add(1, Ordering::AcqRel);
         let mut fabric = self.0.lock();
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
         let result = f(&mut fabric);
         drop(fabric);
-        self.0.kick();
+        if self.0.aside.load(Ordering::SeqCst) {
+            self.0.kick();
+        }
         result
+    }
+
+    /// Until when its NICs have done what was due, nanoseconds of the engine's clock. A NIC that owes an answer and was
+    /// not stepped since is not silent: its thread had no core. The largest number where no engine steps the fabric.
+    pub fn stepped_ns(&self) -> u64 {
+        self.0.stepped.load(Ordering::Acquire)
     }
 
     /// True if somebody had the fabric since the last call of this, for a caller that steps it without an engine and
@@ -176,25 +226,26 @@ impl Engine {
     /// # Panics
     /// If the system cannot start a thread, or has no descriptors left for one that sleeps on an uplink.
     pub fn spawn(fabric: Fabric, clock: Clock) -> Self {
-        Self::spawn_with(fabric, clock, SPIN_NS)
+        Self::spawn_with(fabric, clock, SPIN_NS, KICKED)
     }
 
-    /// Starts the thread as [`Self::spawn`] does, for programs that poll and never sleep themselves: on few cores this
-    /// thread then sleeps whenever there is nothing to do. One that only yields to a thread that spins comes back
-    /// a time slice later, which is milliseconds; one that slept is let in soon.
+    /// Starts the thread as [`Self::spawn`] does, for programs that ring doorbells without a kick, poll, and never
+    /// sleep themselves: on few cores this thread then sleeps whenever there is nothing to do. One that only yields to
+    /// a thread that spins comes back a time slice later, which is milliseconds; one that slept is let in soon.
     ///
     /// # Panics
     /// As [`Self::spawn`].
     pub fn spawn_beside_pollers(fabric: Fabric, clock: Clock) -> Self {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        Self::spawn_with(fabric, clock, if cores < ENOUGH_CORES { 0 } else { SPIN_NS })
+        Self::spawn_with(fabric, clock, if cores < ENOUGH_CORES { 0 } else { SPIN_NS }, UNSAID)
     }
 
-    fn spawn_with(mut fabric: Fabric, clock: Clock, spin_ns: u64) -> Self {
+    fn spawn_with(mut fabric: Fabric, clock: Clock, spin_ns: u64, pages: Pages) -> Self {
         fabric.set_catch_up(CATCH_UP_NS);
         let shared = SharedFabric::new(fabric);
+        shared.0.stepped.store(0, Ordering::Release);
         let inner = shared.0.clone();
-        let run = move || run(&inner, clock, spin_ns);
+        let run = move || run(&inner, clock, spin_ns, pages);
         let thread = thread::Builder::new().name("soft-nic".into()).spawn(run).expect("a thread");
         // The first setter wins, and there is only this one.
         let _ = shared.0.thread.set(thread.thread().clone());
@@ -225,21 +276,22 @@ impl Drop for Engine {
     }
 }
 
-fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
+fn run(shared: &Shared, clock: Clock, spin_ns: u64, pages: Pages) {
     // Without it parks are longer, not wrong.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
     let mut idle_since = clock.now_ns();
-    let mut looked = idle_since;
+    let (mut looked, mut crowded_until) = (idle_since, 0);
     while !shared.stop.load(Ordering::Acquire) {
-        step_aside(shared);
+        step_aside(shared, if clock.now_ns() < crowded_until { 0 } else { ASIDE });
         shared.kicked.store(false, Ordering::SeqCst);
         let (busy, next_due) = {
             let mut fabric = shared.lock();
             let now = clock.now_ns();
-            let look =
-                is_time_to_look(now - looked, fabric.pages()) | shared.rung.swap(false, Ordering::AcqRel);
+            let rung = shared.rung.swap(false, Ordering::AcqRel);
+            let look = pages.look(now - looked, fabric.pages(), rung);
             let busy = fabric.round_with(now, look);
-            if look {
+            shared.stepped.store(now, Ordering::Release);
+            if look == DoorbellLook::Everywhere {
                 looked = clock.now_ns();
             }
             (busy, if busy { None } else { fabric.next_due() })
@@ -252,8 +304,12 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
         let idle = now - idle_since;
         let park = (idle >> PARK_SHIFT).clamp(*PARK_NS.start(), *PARK_NS.end());
         let due_in = next_due.map_or(park, |due| due.saturating_sub(now)).min(park);
+        let spin_ns = if now < crowded_until { 0 } else { spin_ns };
         if idle < spin_ns || due_in < *PARK_NS.start().min(&spin_ns) {
             thread::yield_now();
+            if clock.now_ns() > now + LATE_NS {
+                crowded_until = now + CROWDED_NS;
+            }
             continue;
         }
         shared.parked.store(true, Ordering::SeqCst);
@@ -270,22 +326,18 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
     }
 }
 
-/// Whether doorbells that nobody spoke of are looked at, so long after the last look.
-fn is_time_to_look(since_ns: u64, pages: u64) -> bool {
-    pages <= PAGES_AT_ONCE || since_ns >= pages * PAGE_NS
-}
-
 /// Lets others have the lock first: the standard mutex goes to the thread that comes back soonest, which would be this
 /// thread every time. Where somebody waits for longer than a few yields he has no core to run on: only a sleep gives
 /// him this one's, and his kick ends it.
-fn step_aside(shared: &Shared) {
-    for _ in 0..ASIDE {
+fn step_aside(shared: &Shared, yields: u32) {
+    for _ in 0..yields {
         if shared.waiting.load(Ordering::Acquire) == 0 {
             return;
         }
         thread::yield_now();
     }
     let since = Instant::now();
+    shared.aside.store(true, Ordering::SeqCst);
     while shared.waiting.load(Ordering::Acquire) > 0 && since.elapsed() < LONGEST_ASIDE {
         shared.kicked.store(false, Ordering::SeqCst);
         shared.parked.store(true, Ordering::SeqCst);
@@ -297,6 +349,7 @@ fn step_aside(shared: &Shared) {
         }
         shared.parked.store(false, Ordering::SeqCst);
     }
+    shared.aside.store(false, Ordering::SeqCst);
 }
 
 #[cfg(test)]
@@ -305,9 +358,14 @@ mod tests {
 
     #[test]
     fn few_pages_are_always_looked_at_and_many_once_in_a_while() {
-        assert!(is_time_to_look(0, 0) && is_time_to_look(0, PAGES_AT_ONCE));
-        let many = 100 * PAGES_AT_ONCE;
-        assert!(!is_time_to_look(0, many) && !is_time_to_look(many * PAGE_NS - 1, many));
-        assert!(is_time_to_look(many * PAGE_NS, many));
+        use DoorbellLook::{Everywhere, Nowhere, Usual};
+        for rule in [KICKED, UNSAID] {
+            let look = |since, pages| [false, true].map(|rung| rule.look(since, pages, rung));
+            assert_eq!((look(0, 0), look(0, rule.at_once)), ([Everywhere; 2], [Everywhere; 2]));
+            let many = 100 * rule.at_once;
+            let time = many * rule.each_ns;
+            assert_eq!((look(0, many), look(time - 1, many)), ([Nowhere, Usual], [Nowhere, Usual]));
+            assert_eq!(look(time, many), [Everywhere; 2]);
+        }
     }
 }

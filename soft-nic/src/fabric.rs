@@ -4,6 +4,7 @@ use crate::capture::{Capture, CaptureReport};
 use crate::network::Network;
 use crate::uplink_gateway::UplinkGateway;
 use shunt_soft_fault::{FaultKind, FaultReport, Plan, Planned, RailAt, Step};
+use shunt_soft_hca::DoorbellLook;
 use shunt_soft_hca::nic::SoftNic;
 use shunt_soft_hca::step_context::WordWatch;
 use shunt_soft_wire::packet::Packet;
@@ -98,16 +99,16 @@ impl Fabric {
 
     /// One bounded piece of a step, for a caller that shares the fabric with others.
     pub fn round(&mut self, now: u64) -> bool {
-        self.round_with(now, true)
+        self.round_with(now, DoorbellLook::Everywhere)
     }
 
-    /// The same; doorbells are looked at if they may be `rung`.
-    pub(crate) fn round_with(&mut self, now: u64, rung: bool) -> bool {
+    /// The same, with this look for doorbells.
+    pub(crate) fn round_with(&mut self, now: u64, look: DoorbellLook) -> bool {
         self.network.cx.now = now;
         let mut any = self.run_plan();
         any |= self.network.arrive(&mut self.gateway);
         for at in 0..self.network.nics.len() {
-            any |= self.network.work(at, rung, &mut self.gateway);
+            any |= self.network.work(at, look, &mut self.gateway);
         }
         any |= self.network.run_gateway(&mut self.gateway);
         if let Some(capture) = &mut self.network.capture {
@@ -139,7 +140,8 @@ impl Fabric {
         for nic in network.scheduler.take_due(now) {
             let gone = network.nics[nic as usize].is_gone();
             let rung = network.scheduler.take_rung(nic, gone);
-            any |= network.work(nic as usize, rung, &mut self.gateway);
+            let look = if rung { DoorbellLook::Everywhere } else { DoorbellLook::Nowhere };
+            any |= network.work(nic as usize, look, &mut self.gateway);
             network.scheduler.touch(nic);
         }
         network.file_touched();

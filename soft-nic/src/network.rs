@@ -5,6 +5,7 @@ use crate::link::{self, Links, Passage};
 use crate::scheduler::Scheduler;
 use crate::uplink_gateway::{Arrived, UplinkGateway};
 use shunt_soft_fault::{FaultKind, RailAt};
+use shunt_soft_hca::DoorbellLook;
 use shunt_soft_hca::config::LinkLayer;
 use shunt_soft_hca::nic::SoftNic;
 use shunt_soft_hca::step_context::{Route, StepContext};
@@ -115,13 +116,18 @@ impl Network {
     }
 
     /// Everything one NIC has due; its doorbells are looked at if it may be `rung`. True if there was anything.
-    pub(crate) fn work(&mut self, at: usize, rung: bool, gateway: &mut Option<UplinkGateway>) -> bool {
+    pub(crate) fn work(
+        &mut self,
+        at: usize,
+        look: DoorbellLook,
+        gateway: &mut Option<UplinkGateway>,
+    ) -> bool {
         let nic = &mut self.nics[at];
         let mut any = nic.run_placement(&mut self.cx);
         if nic.is_gone() {
             return any | self.deliver(at); // Only to drop them.
         }
-        any |= nic.run_host_side(rung, &mut self.cx);
+        any |= nic.run_host_side(look, &mut self.cx);
         any |= self.deliver(at);
         any |= self.nics[at].run_wire_side(&mut self.cx);
         self.carry(at, gateway);

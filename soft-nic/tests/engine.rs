@@ -27,7 +27,7 @@ fn doorbells_with_and_without_a_kick() {
 /// So many that they are not looked at in every round.
 #[test]
 fn doorbells_among_many_pages() {
-    ring_and_wait(5_000);
+    ring_and_wait(600);
 }
 
 fn ring_and_wait(further_pages: u32) {

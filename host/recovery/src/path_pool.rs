@@ -157,6 +157,12 @@ impl PathPool {
         true
     }
 
+    /// A channel, by its row, has all it wants: what [`Self::next`] would find of one whose paths are all well.
+    pub fn suffices(&mut self, row: usize) {
+        let short = &mut self.rows[row];
+        (short.standby_since, short.home_standby_since, short.home_since) = (None, None, None);
+    }
+
     /// The next slot in a look over a channel that this PE leads which is to be given to another pair. It is done
     /// before the one after it is asked for: what is known may change by it.
     pub fn next(&mut self, now: Nanos, look: &mut ChannelLook, known: &dyn Prospects) -> Option<Assignment> {
@@ -339,6 +345,25 @@ mod tests {
             let given = pool.next(Nanos::ZERO, &mut channel.into(), &Mute).map(|one| (one.slot, one.to));
             assert_eq!(given.map(|(slot, to)| (slot, to.local)), expected);
         }
+    }
+
+    /// Channels whose paths are all well are not looked at: one that lost its standby long ago and has another since
+    /// then is not short of it from back then.
+    #[test]
+    fn what_a_channel_was_short_of_before_it_was_well_is_forgotten() {
+        let look_at = |pool: &mut PathPool, at: u64| {
+            let mut slots = [None; SLOTS_MAX];
+            slots[0] = look((0, 0), Health::Ready, true);
+            slots[1] = look((1, 1), Health::Ready, false);
+            let (wants, pressing) = (vec![], Nanos::ZERO);
+            let channel = ChannelView { peer: 1, channel: 0, row: 1, slots, active: 0, wants, pressing };
+            pool.next(Nanos::millis(at), &mut channel.into(), &Open).is_some()
+        };
+        let mut pool = PathPool::new(0, vec![2, 4], 2);
+        assert!(!look_at(&mut pool, 0), "it may come back soon");
+        pool.suffices(1);
+        assert!(!look_at(&mut pool, 1000), "nor is this one waited for less long");
+        assert!(look_at(&mut pool, 1020));
     }
 
     /// Every pair is usable, and nothing is suspected.

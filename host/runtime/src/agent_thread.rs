@@ -1,5 +1,6 @@
 //! The thread that looks after a PE's paths.
 
+use crate::naps::Naps;
 use shunt_device::AbiMismatch;
 use shunt_host::agent::supervisor::Supervisor;
 use shunt_host::events::Sink;
@@ -7,11 +8,8 @@ use shunt_host::pe::Pe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::Instant;
 use thiserror::Error;
-
-/// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
-const NAP: Duration = Duration::from_micros(200);
 
 /// What an agent's thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +77,10 @@ impl AgentThread {
         let (ends, dies, said, mut turn) = (stop.clone(), restart.clone(), settled.clone(), turn);
         let run = move || {
             let mut supervisor = Supervisor::new(agent);
+            let mut naps = Naps::default();
             sinks.into_iter().for_each(|sink| supervisor.add_sink(sink));
             while !ends.load(Ordering::Acquire) {
+                let since = Instant::now();
                 let turn = if dies.swap(false, Ordering::AcqRel) { Turn::Restart } else { turn() };
                 let busy = match turn {
                     Turn::Step => supervisor.step(&pe),
@@ -95,7 +95,10 @@ impl AgentThread {
                     said.seen.store(true, Ordering::Release);
                 }
                 if !busy {
-                    std::thread::sleep(NAP);
+                    let now = Instant::now();
+                    let nap = naps.next(now, now - since);
+                    std::thread::sleep(nap);
+                    naps.woke(Instant::now(), now + nap);
                 }
             }
             // The agent goes before its PE.

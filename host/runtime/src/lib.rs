@@ -16,6 +16,7 @@
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |
 //! | `member` | [`Member`]: a PE's place among the others, in one process or over TCP |
 //! | `agent_thread` | [`AgentThread`]: the thread that looks after a PE's paths |
+//! | `naps` | how long that thread sleeps |
 //!
 //! `examples/put.rs` is a whole program.
 
@@ -29,6 +30,7 @@ pub mod machine;
 mod member;
 #[cfg(feature = "mlx5")]
 mod mlx5;
+mod naps;
 pub mod nics;
 #[cfg(feature = "interposer")]
 mod open_nics;

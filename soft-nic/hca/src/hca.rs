@@ -5,7 +5,7 @@
 use crate::config::NicConfig;
 use crate::dc;
 use crate::dc_target;
-use crate::doorbell_page::{DoorbellPages, REGISTERS_POLLED, Rung};
+use crate::doorbell_page::{DoorbellLook, DoorbellPages, REGISTERS_POLLED, Rung};
 use crate::event;
 use crate::object_table::Table;
 use crate::placement::Visible;
@@ -82,8 +82,8 @@ impl Hca {
         fail_overrun(&mut self.qps, &mut self.units, Some(qpn), cx.now);
     }
 
-    /// Looks at all doorbell registers. True if there was anything.
-    pub(crate) fn poll_doorbells(&mut self, cx: &mut StepContext) -> bool {
+    /// Looks at doorbell registers. True if there was anything.
+    pub(crate) fn poll_doorbells(&mut self, look: DoorbellLook, cx: &mut StepContext) -> bool {
         let mut any = false;
         self.pages.begin_look();
         for id in 1..=self.pages.made() as u32 {
@@ -91,7 +91,7 @@ impl Hca {
                 continue;
             }
             for n in 0..REGISTERS_POLLED {
-                let Some(rung) = self.pages.take(id, n) else { continue };
+                let Some(rung) = self.pages.take(look, id, n) else { continue };
                 any = true;
                 match rung {
                     Rung::Doorbell(value) => self.doorbell(id, value, cx),

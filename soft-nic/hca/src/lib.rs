@@ -71,4 +71,4 @@ mod units;
 mod window_share;
 
 pub use counters::Counters;
-pub use doorbell_page::Uar;
+pub use doorbell_page::{DoorbellLook, Uar};

@@ -6,7 +6,7 @@
 use crate::command::{self, CommandId, Firmware};
 use crate::config::NicConfig;
 use crate::counters::Counters;
-use crate::doorbell_page::Uar;
+use crate::doorbell_page::{DoorbellLook, Uar};
 use crate::event::EQE_BYTES;
 use crate::hca::Hca;
 use crate::memory::UmemFault;
@@ -330,15 +330,16 @@ impl SoftNic {
         self.hca.run_placement(cx)
     }
 
-    /// What comes before arrivals: commands, events, doorbells if they may be `rung`. True if there was anything.
-    pub fn run_host_side(&mut self, rung: bool, cx: &mut StepContext) -> bool {
+    /// What comes before arrivals: commands, events, doorbells as far as this is a `look` for them. True if there was
+    /// anything.
+    pub fn run_host_side(&mut self, look: DoorbellLook, cx: &mut StepContext) -> bool {
         let mut any = self.run_commands(cx.now);
         if self.hca.units.events.announce(cx.now) {
             self.wake();
             any = true;
         }
-        if rung || self.hca.pages.has_unread() {
-            any |= self.hca.poll_doorbells(cx);
+        if look != DoorbellLook::Nowhere || self.hca.pages.has_unread() {
+            any |= self.hca.poll_doorbells(look, cx);
         }
         any | self.hca.run_recheck(cx)
     }

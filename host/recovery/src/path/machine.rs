@@ -428,6 +428,15 @@ impl<H: Handle> PathMachine<H> {
         }
     }
 
+    /// True if a look at it has nothing to do: it is ready and nobody is leaving it, or it is out for good.
+    pub const fn is_at_rest(&self) -> bool {
+        match &self.phase {
+            Phase::Ready(ready) => ready.leaving.is_none(),
+            Phase::Retired => true,
+            _ => false,
+        }
+    }
+
     /// True while something may pass through it.
     pub const fn is_usable(&self) -> bool {
         matches!(self.phase, Phase::Ready(_) | Phase::Connecting | Phase::Probing(_))

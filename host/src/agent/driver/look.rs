@@ -31,7 +31,8 @@ pub(super) fn at_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: J
 
 /// Carries one path on.
 pub(super) fn at_path(recovery: &mut Recovery, now: Nanos, key: usize) -> bool {
-    let Some(path) = recovery.path(key) else { return false };
+    // Most paths of a large job, in each of the agent's steps.
+    let Some(path) = recovery.path(key).filter(|path| !path.is_at_rest()) else { return false };
     // Looked for only where it matters.
     let (leaving, probing) = (path.standing().leaving, path.health() == Health::Probing);
     let around = Around {

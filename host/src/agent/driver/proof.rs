@@ -49,6 +49,10 @@ pub(super) fn look(recovery: &mut Recovery, now: Nanos, after: Nanos) -> bool {
 
 /// A backup whose pair of rails nothing was shown of yet.
 fn next_to_prove(recovery: &Recovery) -> Option<usize> {
+    // A path, a backup besides, and one to be proved.
+    if recovery.channels.words.root().slots < 3 {
+        return None;
+    }
     let open = |key: &usize| {
         let peer = recovery.channels.place(*key).peer;
         recovery.path(*key).is_some_and(|path| recovery.engine.proofs.is_open(peer, path.rails()))

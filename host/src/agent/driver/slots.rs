@@ -4,6 +4,7 @@
 use super::homes::{leads_home, pressing, wants};
 use crate::agent::health::Health;
 use crate::agent::nic_job::Urgency;
+use crate::agent::owner::Owner;
 use crate::agent::path::{self, Standing};
 use crate::agent::path_pool::{Assignment, ChannelLook, ChannelView, Prospects};
 use crate::agent::path_slots::{SlotView, next_pair};
@@ -13,7 +14,7 @@ use crate::events::Event;
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::SLOTS_MAX;
+use shunt_layout::state::{PathState, SLOTS_MAX};
 
 /// What is known of pairs of rails for the slots of a channel.
 struct Outlook<'a> {
@@ -93,15 +94,41 @@ pub(super) fn look(recovery: &mut Recovery, now: Nanos) -> bool {
     }
     let mut overlooked = false;
     for key in recovery.engine.paths().keys() {
-        overlooked |= recovery.with(now, key, |path, cx| path.fence_overlooked(cx)) == Some(true);
+        // Most paths of a large job are well: of those only the state is read.
+        if recovery.path(key).is_some() && recovery.channels.row_state(key) == PathState::Fenced {
+            overlooked |= recovery.with(now, key, |path, cx| path.fence_overlooked(cx)) == Some(true);
+        }
     }
     let (me, per, pes) = {
         let root = recovery.channels.words.root();
         (root.my_pe, root.channels_per_pe, root.pe_count)
     };
+    let all_well = recovery.engine.ports.all_up() && recovery.engine.localizer.is_idle();
     let led = (0..pes * per).filter(|row| me < row / per);
-    let busy = led.filter(|row| look_at_channel(recovery, now, *row)).count() > 0;
+    let busy = led
+        .filter(|row| !(all_well && rests(recovery, *row)) && look_at_channel(recovery, now, *row))
+        .count()
+        > 0;
     overlooked || busy
+}
+
+/// True for a channel that is short of nothing where all ports are up and no rail is suspected: all its paths are
+/// ready, two at least, and it is not bound to a home. What it was short of is forgotten.
+fn rests(recovery: &mut Recovery, row: u32) -> bool {
+    let per = recovery.channels.words.root().channels_per_pe;
+    let at = Place { peer: row / per, channel: row % per, slot: 0 };
+    let mut ready = 0;
+    for path in recovery.siblings(recovery.key(at)).filter_map(|key| recovery.path(key)) {
+        if !path.is_at_rest() || path.health() != Health::Ready {
+            return false;
+        }
+        ready += 1;
+    }
+    let rests = ready >= 2 && wants(recovery, row).next().is_none();
+    if rests {
+        recovery.channels.pool.suffices(row as usize);
+    }
+    rests
 }
 
 /// True if it gave a slot of a channel to another pair of rails.
@@ -141,7 +168,7 @@ fn view(recovery: &Recovery, now: Nanos, key: usize) -> Option<SlotView> {
     let Standing { health, failures, untried, .. } = path.standing();
     // Failures that it came with say nothing of rails it was not made on yet.
     let failures = if untried { 0 } else { failures };
-    let stuck = recovery.engine.is_stuck(key, path.rails().local);
+    let stuck = health != Health::Ready && recovery.engine.is_stuck(key, path.rails().local);
     let doubtful = health != Health::Ready && is_doubtful(recovery, now, key);
     let up = recovery.engine.ports_up(key);
     let peer = recovery.channels.place(key).peer;
