@@ -68,8 +68,8 @@ struct Pages {
 }
 
 impl Pages {
-    /// Which doorbells are looked at, so long after the last look at all of them. Where somebody says that he has
-    /// `rung` one, the usual registers: one that is written to for the first time waits until it is time for all.
+    /// Which doorbells are looked at, so long after the last look at all of them. Where a kick says that one was
+    /// `rung`, the usual registers: one that is written to for the first time waits until it is time for all.
     fn look(self, since_ns: u64, pages: u64, rung: bool) -> DoorbellLook {
         if pages <= self.at_once || since_ns >= pages * self.each_ns {
             DoorbellLook::Everywhere
