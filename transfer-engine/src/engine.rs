@@ -1,94 +1,37 @@
 //! The engine: joins transfers, counters of immediates and a domain, and calls back.
 
+pub use crate::call::{
+    Barrier, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, OnMet, OnReached, OnScattered, Paged, Policy,
+    Scatter, Share, Write,
+};
 use crate::domain::{Domain, Event, Piece};
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId};
 use crate::imm::ImmCounters;
+use crate::join::{JoinId, Joins, Part};
 use crate::region::{Mr, MrDesc};
-use crate::shard::{PIECE_MIN, Pages, page_pairs, pieces, writes_of};
+use crate::shard::{PIECE_MAX, page_pairs, pieces};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use shunt_recovery::nanos::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Pieces that are handed to a lane at once.
 const BATCH: usize = 16;
 
-/// What both ends agree on, and how patient this one is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Least bytes of a piece of a split write. Both ends have the same.
-    pub piece_min: u64,
-    /// Rails of a peer and of this end, the smaller number: into how many pieces a single write may be split. Both ends
-    /// have the same.
-    pub rails: u32,
-    /// How long a peer may be without a lane.
-    pub give_up: Nanos,
+/// What the end of a transfer is for.
+enum Told {
+    Caller(OnDone),
+    Scatter(PeerId, Part),
+    Barrier(PeerId, Part),
 }
 
-impl Policy {
-    /// Between ends with so many rails each.
-    pub const fn of_rails(rails: u32) -> Self {
-        Self { piece_min: PIECE_MIN, rails, give_up: Nanos::secs(1) }
-    }
-
-    /// How many immediates a single write of so many bytes has.
-    pub const fn writes_of(&self, len: u64) -> u32 {
-        writes_of(len, self.rails, self.piece_min)
-    }
+/// What the end of an expectation is for.
+enum Reached {
+    Caller(OnReached),
+    Barrier(PeerId, Part),
 }
-
-/// A single write: cut into pieces over the rails.
-#[derive(Clone, Copy, Debug)]
-pub struct Write<'a> {
-    /// To whom.
-    pub peer: PeerId,
-    /// Bytes; none with an immediate is a bare immediate.
-    pub len: u64,
-    /// What each piece carries.
-    pub imm: Option<u32>,
-    /// Source, and the first byte in it.
-    pub from: (&'a Mr, u64),
-    /// Target, and the first byte in it.
-    pub to: (&'a MrDesc, u64),
-}
-
-/// Pages, one write each.
-#[derive(Clone, Copy, Debug)]
-pub struct Paged<'a> {
-    /// To whom.
-    pub peer: PeerId,
-    /// Bytes of a page.
-    pub page_len: u64,
-    /// What each page carries.
-    pub imm: Option<u32>,
-    /// Source, and its pages.
-    pub from: (&'a Mr, &'a Pages),
-    /// Target, and its pages, as many.
-    pub to: (&'a MrDesc, &'a Pages),
-}
-
-/// [`OnDone::Flag`] before the end.
-pub const FLAG_RUNNING: u8 = 0;
-/// [`OnDone::Flag`] of a transfer that was written.
-pub const FLAG_DONE: u8 = 1;
-/// [`OnDone::Flag`] of one that ended with an error.
-pub const FLAG_FAILED: u8 = 2;
-
-/// Who is told that a transfer has ended: once.
-pub enum OnDone {
-    /// This function, on the thread that steps the engine. A panic in it is counted and harms no other transfer.
-    Call(Box<dyn FnOnce(Ended) + Send>),
-    /// This flag becomes [`FLAG_DONE`] or [`FLAG_FAILED`].
-    Flag(Arc<AtomicU8>),
-    /// Nobody.
-    None,
-}
-
-/// Who is told what became of an expectation: once.
-pub type OnReached = Box<dyn FnOnce(Result<(), TransferError>) + Send>;
 
 /// Moves memory to peers over the rails of a domain. One thread owns it, gives it work, and steps it.
 pub struct Engine<D> {
@@ -97,8 +40,11 @@ pub struct Engine<D> {
     policy: Policy,
     transfers: Transfers,
     counters: ImmCounters,
-    on_done: BTreeMap<TransferId, OnDone>,
-    on_reached: BTreeMap<ExpectationId, OnReached>,
+    on_done: BTreeMap<TransferId, Told>,
+    on_reached: BTreeMap<ExpectationId, Reached>,
+    scatters: Joins<(PeerId, Ended), OnScattered>,
+    scattered: BTreeMap<JoinId, Vec<TransferId>>,
+    barriers: Joins<(PeerId, Result<(), TransferError>), OnMet>,
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
@@ -115,6 +61,9 @@ impl<D: Domain> Engine<D> {
             counters: ImmCounters::default(),
             on_done: BTreeMap::new(),
             on_reached: BTreeMap::new(),
+            scatters: Joins::default(),
+            scattered: BTreeMap::new(),
+            barriers: Joins::default(),
             expectations: 0,
             panics: 0,
             events: Vec::new(),
@@ -144,7 +93,7 @@ impl<D: Domain> Engine<D> {
         let id = self.transfers.next_id();
         let piece = |(at, len)| piece(id, (source, from + at), (target, to + at), len, imm);
         let all = pieces(len, self.policy.writes_of(len)).map(piece).collect();
-        Ok(self.begin(now, peer, all, done))
+        Ok(self.begin(now, peer, all, Told::Caller(done)))
     }
 
     /// Begins to write pages.
@@ -161,7 +110,7 @@ impl<D: Domain> Engine<D> {
         let Paged { peer, page_len, imm, from: (source, from), to: (target, to) } = *paged;
         self.check_keys(source, target)?;
         let pairs = page_pairs(from, to)?;
-        if pairs.is_empty() || page_len > crate::shard::PIECE_MAX {
+        if pairs.is_empty() || page_len > PIECE_MAX {
             let met = format!("{} of {page_len} bytes", pairs.len());
             let (what, want) = ("pages", "one or more of at most 2^30 bytes");
             return Err(TransferError::Refused { what, want, met });
@@ -173,7 +122,96 @@ impl<D: Domain> Engine<D> {
             Ok(piece(id, (source, from), (target, to), page_len, imm))
         };
         let all = pairs.into_iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
-        Ok(self.begin(now, peer, all, done))
+        Ok(self.begin(now, peer, all, Told::Caller(done)))
+    }
+
+    /// Begins to write to several peers. Each share is a transfer of its own: a lost peer holds up no other one.
+    ///
+    /// # Errors
+    /// There are no shares, or one leaves a region, is longer than a write may be, or its target is not for peers to
+    /// write. Nothing was posted.
+    pub fn submit_scatter(
+        &mut self,
+        now: Nanos,
+        scatter: &Scatter<'_>,
+        done: OnScattered,
+    ) -> Result<JoinId, TransferError> {
+        let Scatter { from: source, shares } = *scatter;
+        if shares.is_empty() {
+            let (what, want) = ("shares of a scatter", "one or more");
+            return Err(TransferError::Refused { what, want, met: "none".to_owned() });
+        }
+        let one = |share: &Share<'_>| {
+            let Share { peer, len, imm, from, to: (target, to) } = *share;
+            self.check_keys(source, target)?;
+            if len > PIECE_MAX {
+                let (what, want) = ("a share of a scatter", "2^30 bytes at most");
+                return Err(TransferError::Refused { what, want, met: len.to_string() });
+            }
+            let from = source.part("source", from, len)?;
+            let to = target.writable("target", to, len)?;
+            Ok((peer, piece(self.transfers.next_id(), (source, from), (target, to), len, imm)))
+        };
+        let all = shares.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
+        let join = self.scatters.begin(all.len(), done);
+        let begin = |(at, (peer, piece)): (usize, (PeerId, Piece))| {
+            let piece = Piece { transfer: self.transfers.next_id(), ..piece };
+            self.begin(now, peer, vec![piece], Told::Scatter(peer, (join, at)))
+        };
+        let parts = all.into_iter().enumerate().map(begin).collect();
+        self.scattered.insert(join, parts);
+        Ok(join)
+    }
+
+    /// Cancels what is left of a scatter: the end of each share says what was written. False if it has ended already.
+    pub fn cancel_scatter(&mut self, now: Nanos, scatter: JoinId, how: Cancel) -> bool {
+        let parts = self.scattered.get(&scatter).cloned().unwrap_or_default();
+        parts.into_iter().fold(false, |any, part| self.cancel(now, part, how) | any)
+    }
+
+    /// Meets the others: it ends once each of them has called it as well, or at the deadline.
+    ///
+    /// What this engine had written before it is not covered: transfers have no order. Wait for their ends first.
+    ///
+    /// # Errors
+    /// There are no others, one is named twice, its region is not for peers to write, or this immediate is expected of
+    /// it already. Nothing was posted.
+    pub fn submit_barrier(
+        &mut self,
+        now: Nanos,
+        barrier: &Barrier<'_>,
+        done: OnMet,
+    ) -> Result<JoinId, TransferError> {
+        let Barrier { imm, from: source, others, until } = *barrier;
+        let refused = |met: String| {
+            let (what, want) = ("the others of a barrier", "one or more, each once, none awaited already");
+            Err(TransferError::Refused { what, want, met })
+        };
+        let mut seen = BTreeSet::new();
+        for (peer, _) in others {
+            if !seen.insert(*peer) {
+                return refused(format!("peer {peer} twice"));
+            }
+            if self.counters.is_open(*peer, imm) {
+                return refused(format!("peer {peer}, whose {imm:#x} is expected already"));
+            }
+        }
+        if others.is_empty() {
+            return refused("none".to_owned());
+        }
+        let one = |(peer, target): &(PeerId, &MrDesc)| {
+            self.check_keys(source, target)?;
+            let (from, to) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
+            Ok((*peer, piece(self.transfers.next_id(), (source, from), (target, to), 0, Some(imm))))
+        };
+        let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
+        let join = self.barriers.begin(2 * all.len(), done);
+        for (at, (peer, piece)) in all.into_iter().enumerate() {
+            let piece = Piece { transfer: self.transfers.next_id(), ..piece };
+            self.begin(now, peer, vec![piece], Told::Barrier(peer, (join, 2 * at)));
+            self.expect_as((peer, imm), 1, until, Reached::Barrier(peer, (join, 2 * at + 1)))?;
+        }
+        Ok(join)
     }
 
     /// A region without a key for a rail that is used could not go over it.
@@ -186,9 +224,9 @@ impl<D: Domain> Engine<D> {
         Err(TransferError::Refused { what: "a region's keys", want: "one for each rail", met })
     }
 
-    fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>, done: OnDone) -> TransferId {
+    fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>, told: Told) -> TransferId {
         let id = self.transfers.begin(now, peer, pieces);
-        self.on_done.insert(id, done);
+        self.on_done.insert(id, told);
         id
     }
 
@@ -198,10 +236,20 @@ impl<D: Domain> Engine<D> {
     /// None are expected, or another expectation of this immediate is open.
     pub fn expect(
         &mut self,
-        (peer, imm): (PeerId, u32),
+        of: (PeerId, u32),
         count: u64,
         until: Nanos,
         reached: OnReached,
+    ) -> Result<ExpectationId, TransferError> {
+        self.expect_as(of, count, until, Reached::Caller(reached))
+    }
+
+    fn expect_as(
+        &mut self,
+        (peer, imm): (PeerId, u32),
+        count: u64,
+        until: Nanos,
+        reached: Reached,
     ) -> Result<ExpectationId, TransferError> {
         let id = ExpectationId(self.expectations);
         let ended = self.counters.expect(id, (peer, imm), count, until)?;
@@ -302,18 +350,35 @@ impl<D: Domain> Engine<D> {
 
     fn tell_done(&mut self, ended: Ended) {
         match self.on_done.remove(&ended.transfer) {
-            Some(OnDone::Call(call)) => self.guarded(|| call(ended)),
-            Some(OnDone::Flag(flag)) => {
+            Some(Told::Caller(OnDone::Call(call))) => self.guarded(|| call(ended)),
+            Some(Told::Caller(OnDone::Flag(flag))) => {
                 let value = if ended.result.is_ok() { FLAG_DONE } else { FLAG_FAILED };
                 flag.store(value, Ordering::Release);
             }
-            Some(OnDone::None) | None => {}
+            Some(Told::Scatter(peer, part)) => {
+                if let Some((call, ends)) = self.scatters.ended(part, (peer, ended)) {
+                    self.scattered.remove(&part.0);
+                    self.guarded(|| call(ends));
+                }
+            }
+            Some(Told::Barrier(peer, part)) => self.tell_met(part, peer, ended.result),
+            Some(Told::Caller(OnDone::None)) | None => {}
         }
     }
 
     fn tell_reached(&mut self, (id, result): crate::imm::Ended) {
-        if let Some(call) = self.on_reached.remove(&id) {
-            self.guarded(|| call(result));
+        match self.on_reached.remove(&id) {
+            Some(Reached::Caller(call)) => self.guarded(|| call(result)),
+            Some(Reached::Barrier(peer, part)) => self.tell_met(part, peer, result),
+            None => {}
+        }
+    }
+
+    fn tell_met(&mut self, part: Part, peer: PeerId, result: Result<(), TransferError>) {
+        if let Some((call, ends)) = self.barriers.ended(part, (peer, result)) {
+            let failed: Vec<_> =
+                ends.into_iter().filter_map(|(peer, result)| Some((peer, result.err()?))).collect();
+            self.guarded(|| call(if failed.is_empty() { Ok(()) } else { Err(failed) }));
         }
     }
 

@@ -57,6 +57,11 @@ impl ImmCounters {
         Ok(self.reach(peer, imm))
     }
 
+    /// True if this immediate of a peer is expected.
+    pub fn is_open(&self, peer: PeerId, imm: u32) -> bool {
+        self.open.contains_key(&(peer, imm))
+    }
+
     /// How many have arrived and were not taken by an expectation.
     pub fn count(&self, peer: PeerId, imm: u32) -> u64 {
         self.counts.get(&(peer, imm)).copied().unwrap_or(0)

@@ -1,10 +1,12 @@
-//! Point-to-point transfers that outlive a NIC: single and paged writes over several rails, immediates counted once,
-//! cancel with proof.
+//! Point-to-point transfers that outlive a NIC: single and paged writes over several rails, scatters, barriers,
+//! immediates counted once, cancel with proof.
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`engine`] | [`Engine`](engine::Engine): takes writes and expectations, steps the rest, calls back |
+//! | [`call`] | writes, scatters, barriers, and who is told |
 //! | [`transfer`] | the life of transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
+//! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
 //! | [`region`] | regions and their descriptions, bounds and rights; pure |
@@ -15,11 +17,13 @@
 //!
 //! Time is an argument everywhere.
 
+pub mod call;
 pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod ids;
 pub mod imm;
+pub mod join;
 pub mod rc;
 pub mod region;
 pub mod shard;

@@ -1,4 +1,5 @@
 //! All tests of the crate as a program that uses it.
 
 mod calls;
+mod several;
 mod swarm;

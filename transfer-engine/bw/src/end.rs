@@ -4,22 +4,23 @@ use anyhow::{Result, bail};
 use shunt::device::platform::host::World;
 use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::engine::Engine;
+use shunt_transfer_engine::engine::{Barrier, Engine};
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::rc::RcDomain;
 use shunt_transfer_engine::region::{Mr, MrDesc};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// Transfers that have memory of their own.
 pub const SLOTS: usize = 16;
-/// The receiver says that it is there; that a slot may be written again; that it is done.
-pub const READY: u32 = 0x1000_0000;
-/// See [`READY`]: with the slot added.
+/// Both ends meet before the first transfer.
+const READY: u32 = 0x1000_0000;
+/// The receiver says that a slot may be written again: with the slot added.
 pub const CREDIT: u32 = 0x2000_0000;
 /// The sender says how often it used each slot.
 pub const FINISH: u32 = 0x3000_0000;
-/// See [`READY`].
+/// The receiver says that it is done.
 pub const DONE: u32 = 0x4000_0000;
 /// Behind the slots: how often each was used, with this bit if a transfer of it failed. Some of its immediates may have
 /// come.
@@ -77,6 +78,24 @@ impl End {
             }
         }
         Ok(())
+    }
+
+    /// Waits until both ends have called it.
+    pub fn meet(&mut self) -> Result<()> {
+        let (tell, heard) = channel();
+        let (from, others) = (&self.region, &[(self.peer, &self.target)]);
+        let until = self.now() + Nanos::new(PATIENCE.as_nanos() as u64);
+        let done = Box::new(move |met| _ = tell.send(met));
+        self.engine.submit_barrier(self.now(), &Barrier { imm: READY, from, others, until }, done)?;
+        let mut met = None;
+        self.until("the other end", |_| {
+            met = heard.try_recv().ok();
+            Ok(met.is_some())
+        })?;
+        match met {
+            Some(Err(failed)) if !failed.is_empty() => bail!("{}", failed[0].1),
+            _ => Ok(()),
+        }
     }
 
     /// Goes on for a while, for the other end's sake.

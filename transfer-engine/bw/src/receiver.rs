@@ -1,7 +1,7 @@
 //! The receiving end: checks a slot when its immediates were counted, marks it as read, and gives it back a while
 //! later, if nothing has written it since.
 
-use crate::end::{CREDIT, DONE, End, FINISH, MISSING, READY, SLOTS, SPOILT, TURNS_BYTES};
+use crate::end::{CREDIT, DONE, End, FINISH, MISSING, SLOTS, SPOILT, TURNS_BYTES};
 use crate::options::{Mode, Options};
 use crate::pattern;
 use crate::verdict::Part;
@@ -42,7 +42,7 @@ impl<'a> Receiver<'a> {
     /// Receives until the sender has said how often each slot was used, and every use has come.
     pub fn run(mut self) -> Result<Part> {
         (0..SLOTS).try_for_each(|slot| self.expect(slot))?;
-        self.say(READY)?;
+        self.end.meet()?;
         let peer = self.end.peer;
         while self.end.engine.counter(peer, FINISH) == 0 {
             self.round()?;

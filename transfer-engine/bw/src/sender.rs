@@ -1,6 +1,6 @@
 //! The sending end: fills a slot, writes it, and waits until the receiver gives it back.
 
-use crate::end::{CREDIT, DONE, End, FINISH, READY, SLOTS, SPOILT};
+use crate::end::{CREDIT, DONE, End, FINISH, SLOTS, SPOILT};
 use crate::options::{Mode, Options};
 use crate::pattern;
 use crate::verdict::Part;
@@ -47,7 +47,7 @@ impl<'a> Sender<'a> {
     /// Sends for as long as was asked, and says how often each slot was used.
     pub fn run(mut self) -> Result<Part> {
         let peer = self.end.peer;
-        self.end.until("the receiver", |end| Ok(end.engine.counter(peer, READY) > 0))?;
+        self.end.meet()?;
         let began = self.end.now();
         let until = began + Nanos::new(self.options.duration);
         while self.end.now() < until {
