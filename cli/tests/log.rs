@@ -67,7 +67,21 @@ fn a_switch_and_the_way_back_are_one_line_each() {
 
 #[test]
 fn warnings_are_said_with_nothing_set_and_files_have_the_rest() {
-    let said = text(&run(&[]).stderr);
+    let folder = scratch("default");
+    let events = folder.join("%.jsonl").display().to_string();
+    let said = text(&run(&[("SHUNT_EVENTS", &events)]).stderr);
+    // Where traffic goes on: every failover is in the sum of a line, with the NICs by name.
+    let moved = lines(&said, "traffic_moved");
+    let field = |line: &str, name: &str| -> usize {
+        let from = line.find(name).unwrap_or_else(|| panic!("{name}: {line}")) + name.len();
+        line[from..].split(' ').next().unwrap().trim_end_matches(':').parse().unwrap()
+    };
+    let channels: usize = moved.iter().map(|line| field(line, " channels=")).sum();
+    let failovers = told(&folder, "failover");
+    assert!((1..=failovers).contains(&channels), "{failovers}: {said}");
+    assert!(moved.iter().all(|line| field(line, " ended=") == 0 && line.contains(" WARN ")), "{said}");
+    assert_eq!(moved.len(), told(&folder, "traffic_moved"), "{said}");
+    assert!(moved.iter().all(|line| line.contains(" to=") && !line.contains(" to=rail ")), "{said}");
     assert_eq!(lines(&said, "rail_down").len(), 1, "{said}");
     assert!(lines(&said, "failover").is_empty() && lines(&said, "rail_opened").is_empty(), "{said}");
     let folder = scratch("file");

@@ -131,6 +131,11 @@ impl Reporter {
         }
     }
 
+    /// Tells the sums of events that are due.
+    pub(super) fn sum_up(&mut self, now: Nanos) {
+        self.log.sum_up(now.get());
+    }
+
     /// All is well again.
     pub(super) fn recovered(&mut self, now: Nanos) {
         self.log.recovered(now.get());

@@ -6,6 +6,7 @@
 //! | `declare` | fields, levels, and the macro behind the table |
 //! | `from_records` | records of device code as events |
 //! | `log` | the order of the stream: one log an agent |
+//! | `summary` | many events in one: bursts of failovers, rails suspected again and again |
 //! | `json` | the line of a timeline |
 //! | `jsonl` | timelines in a file (`SHUNT_EVENTS`) |
 //! | `logging`, `log_writer` | the log for people (`SHUNT_LOG`, `NVSHMEM_DEBUG`), which programs install |
@@ -36,6 +37,7 @@ mod no_metrics;
 mod notice;
 pub mod page;
 mod setup;
+mod summary;
 mod table;
 
 pub use declare::{Declaration, Kind, Level, Place, Route, Value};

@@ -3,6 +3,7 @@
 //! Records of switches arrive when the switch is over, behind what the agent itself told meanwhile. So events are
 //! held until no channel is inside a switch that began before them, and a moment longer.
 
+use super::summary::Summary;
 use super::table::{EVENTS, Event};
 use std::collections::VecDeque;
 
@@ -45,6 +46,9 @@ pub struct Log {
     kept: VecDeque<Told>,
     dropped: u64,
     counts: Vec<u64>,
+    summary: Summary,
+    /// The newest instant of an event.
+    latest_ns: u64,
     /// The trouble under way: its number and its beginning.
     fault: u64,
     open: Option<u64>,
@@ -61,6 +65,8 @@ impl Log {
             kept: VecDeque::new(),
             dropped: 0,
             counts: vec![0; EVENTS.len()],
+            summary: Summary::default(),
+            latest_ns: 0,
             fault: 0,
             open: None,
             sinks: Vec::new(),
@@ -72,11 +78,21 @@ impl Log {
         self.sinks.push(sink);
     }
 
-    /// Takes an event that happened at `at_ns`.
+    /// Takes an event that happened at `at_ns`. The log for people has one line for many of a kind, a timeline has all.
     pub fn take(&mut self, at_ns: u64, event: Event) {
         self.counts[event.number()] += 1;
-        event.trace(self.pe, at_ns);
+        self.latest_ns = self.latest_ns.max(at_ns);
+        if self.summary.take(at_ns, &event) {
+            event.trace(self.pe, at_ns);
+        }
         self.held.push((at_ns, event));
+    }
+
+    /// Tells the sums of events that are due. To be called every few milliseconds.
+    pub fn sum_up(&mut self, now_ns: u64) {
+        for event in self.summary.due(now_ns) {
+            self.take(now_ns, event);
+        }
     }
 
     /// True if something waits to be handed on.
@@ -95,8 +111,11 @@ impl Log {
         self.release_until(until.max(now_ns.saturating_sub(HOLD_NS)));
     }
 
-    /// Hands on everything.
+    /// Hands on everything, and the sums that are not due yet.
     pub fn release_all(&mut self) {
+        for event in self.summary.rest() {
+            self.take(self.latest_ns, event);
+        }
         self.release_until(u64::MAX);
     }
 
@@ -117,6 +136,9 @@ impl Log {
         if let Some(since) = self.open
             && self.held.is_empty()
         {
+            if let Some(moved) = self.summary.moved() {
+                self.take(now_ns, moved);
+            }
             self.take(now_ns, Event::Recovered { lasted_ns: now_ns.saturating_sub(since) });
             self.release_until(u64::MAX);
         }

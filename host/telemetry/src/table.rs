@@ -107,6 +107,12 @@ events! {
         cause: &'static str = "cause", fence_ns: u64 = "ns from noticed to fenced", cut_ns: u64 = "ns to the cut",
         replay_ns: u64 = "ns to replayed", open_ns: u64 = "ns to open", replayed: u64 = "operations sent again",
     }
+    /// Traffic goes on by other paths, because of a fault: the failovers of one burst, summed up.
+    TrafficMoved "traffic_moved" Warn {
+        channels: u64 = "channels that moved", from: String = "NIC here > rail there, x channels",
+        to: String = "the same of where they are", replayed: u64 = "operations sent again",
+        ended: u64 = "channels that ended meanwhile", lasted_ns: u64 = "ns from the first failover to the last",
+    }
     /// A channel is back on a better path; nothing was sent again.
     SwitchBack "switch_back" Info {
         from: Route = "path left", to: Route = "path entered", generation: u64 = "generation opened",
@@ -128,6 +134,11 @@ events! {
     Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
     /// A rail answers no ping, or its NIC no command, and no port says why: it is left sooner and chosen last.
     RailSuspected "rail_suspected" Warn { of: u32 = "PE whose rail it is", rail: u32 = "rail" }
+    /// A rail was suspected again, so often; the log has this in place of a line each.
+    RailSuspectedAgain "rail_suspected_again" Warn {
+        of: u32 = "PE whose rail it is", rail: u32 = "rail", times: u64 = "times",
+        within_ns: u64 = "ns since the log spoke of it", now: &'static str = "suspected or cleared",
+    }
     /// A suspect rail answered, or its port told what is the matter.
     RailCleared "rail_cleared" Info {
         of: u32 = "PE whose rail it is", rail: u32 = "rail", suspected_ns: u64 = "ns under suspicion",

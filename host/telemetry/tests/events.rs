@@ -177,6 +177,58 @@ fn a_programs_own_subscriber_gets_numbers_as_numbers() {
     assert_eq!((heard["cause"].as_str(), heard["syndrome"].as_str()), ("text port-down", "number 21"));
 }
 
+/// A rail is suspected again and again: the log has a line and a sum, the timeline all of it.
+#[test]
+fn many_suspicions_are_few_lines_and_a_whole_timeline() {
+    let lines = Lines::default();
+    let mut log = Log::new(0);
+    tracing::subscriber::with_default(lines.clone(), || {
+        log.take(0, Event::RailOpened { rail: 1, device: "mlx5_1".into(), up: true });
+        for at_ns in (0..1_000).map(|turn| turn * 5_000_000) {
+            log.take(at_ns, Event::RailSuspected { of: 1, rail: 0 });
+            log.take(at_ns + 1, Event::RailCleared { of: 1, rail: 0, suspected_ns: 1 });
+            log.sum_up(at_ns + 2);
+        }
+        log.release_all();
+    });
+    let said = lines.0.lock().unwrap().clone();
+    assert_eq!(said, ["rail_opened", "rail_suspected", "rail_cleared", "rail_suspected_again"]);
+    let told = log.fetch().0;
+    let count = |name: &str| told.iter().filter(|told| told.event.name() == name).count();
+    assert_eq!((count("rail_suspected"), count("rail_cleared")), (1_000, 1_000));
+    assert!(told.iter().any(|told| matches!(told.event, Event::RailSuspectedAgain { times: 999, .. })));
+    assert!(told.is_sorted_by_key(|told| told.at_ns));
+}
+
+/// Names of events, as a program's own subscriber hears them.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Lines {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "event" {
+            self.0.lock().unwrap().push(value.to_owned());
+        }
+    }
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
+        about.target() == "shunt"
+    }
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 struct Wire(mpsc::Sender<Told>);
 
 impl Sink for Wire {

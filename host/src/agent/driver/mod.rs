@@ -420,6 +420,7 @@ impl Agent {
         hand_on::gather_steps(recovery, now);
         if look {
             hand_on::look_at_links(recovery, now);
+            recovery.channels.reporter.sum_up(now);
             self.hear_operator(now);
             if calm {
                 self.recovery.channels.reporter.recovered(now);
