@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Once;
 
 /// What an interface specification looks like.
 pub use shunt_settings::syntax::INTERFACE as SYNTAX;
@@ -106,16 +107,37 @@ pub fn default_route(table: &str) -> Option<String> {
     routes.min().map(|(_, name)| name)
 }
 
-/// The address of a root that has no address yet: the interface of `spec`, else that of the default route, else
-/// loopback.
+/// Interfaces of this machine's containers and virtual machines, by how their names begin: their addresses lead to no
+/// other machine, and are often the same on all.
+const INSIDE: [&str; 9] = ["docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "podman", "lxc"];
+
+/// The address that other machines are told, where `route` names the interface of the default route. Without one: the
+/// first that is not loopback, those that lead out of this machine first, IPv4 before IPv6. None: loopback alone is up.
+fn reachable(all: &[Interface], route: Option<&str>) -> Option<IpAddr> {
+    let routed = all.iter().find(|one| one.ip.is_ipv4() && Some(one.name.as_str()) == route);
+    let inside = |one: &Interface| INSIDE.iter().any(|prefix| one.name.starts_with(prefix));
+    let others = all.iter().filter(|one| !one.ip.is_loopback());
+    routed.or_else(|| others.min_by_key(|one| (inside(one), !one.ip.is_ipv4()))).map(|one| one.ip)
+}
+
+/// The address of a root that has no address yet: the interface of `spec`, else that of the default route, else another
+/// that is up. Where there is loopback alone, that is taken, and said once.
 pub fn own_address(spec: Option<&InterfaceSpec>) -> Result<IpAddr, JoinError> {
     let all = interfaces()?;
     if let Some(spec) = spec {
         return choose(spec, &all, IpAddr::V4(Ipv4Addr::UNSPECIFIED)).map(|one| one.ip);
     }
     let route = std::fs::read_to_string("/proc/net/route").ok().and_then(|table| default_route(&table));
-    let found = all.iter().find(|one| one.ip.is_ipv4() && Some(&one.name) == route.as_ref());
-    Ok(found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |one| one.ip))
+    Ok(reachable(&all, route.as_deref()).unwrap_or_else(|| {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            shunt_settings::complain!(
+                "shunt: address of the job: expected an interface besides loopback, got none that is up: 127.0.0.1 is \
+                 taken, which no other machine reaches; NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME names an interface"
+            );
+        });
+        Ipv4Addr::LOCALHOST.into()
+    }))
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -203,6 +225,20 @@ mod tests {
         assert_eq!(default_route(table).as_deref(), Some("eth0"));
         assert_eq!(default_route("Iface\nshort line\n"), None);
         assert_eq!(default_route(""), None);
+    }
+
+    /// Nothing but loopback is announced to other machines only where there is nothing else.
+    #[test]
+    fn without_a_default_route_another_address_than_loopback_is_told() {
+        let [lo, docker] = [at("lo", "127.0.0.1"), at("docker0", "172.17.0.1")];
+        let [six, ib, eth] = [at("eth0", "fd00::1"), at("ib0", "10.1.0.1"), at("eth1", "10.0.0.1")];
+        let all = [lo.clone(), docker.clone(), six.clone(), ib.clone(), eth.clone()];
+        assert_eq!(reachable(&all, Some("eth1")), Some(eth.ip), "that of the default route");
+        assert_eq!(reachable(&all, None), Some(ib.ip), "the first that leads out");
+        assert_eq!(reachable(&all, Some("eth0")), Some(ib.ip), "a route over an interface without IPv4");
+        assert_eq!(reachable(&all[..3], None), Some(six.ip));
+        assert_eq!(reachable(&all[..2], None), Some(docker.ip));
+        assert_eq!(reachable(&all[..1], None), None);
     }
 
     #[test]

@@ -47,8 +47,8 @@ fn sum(bytes: &[u8]) -> [u8; 8] {
 }
 
 impl UniqueId {
-    /// A job's id: binds a port on the interface of `spec`, else that of the default route. The listener belongs in
-    /// [`JoinOptions::listener`](super::JoinOptions) of rank 0, in this process.
+    /// A job's id: binds a port on the interface of `spec`, else that of the default route, else another that is up.
+    /// The listener belongs in [`JoinOptions::listener`](super::JoinOptions) of rank 0, in this process.
     pub fn create(spec: Option<&InterfaceSpec>) -> Result<(Self, TcpListener), JoinError> {
         let ip = own_address(spec)?;
         let failed = |error: std::io::Error| JoinError::Listen {
