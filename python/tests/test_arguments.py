@@ -128,6 +128,7 @@ class Buffers(Style):
             (make(num_nvl_bytes="0"), TypeError, "num_nvl_bytes: '0'"),
             (make(num_qps_per_rank=0), ValueError, "num_qps_per_rank: 0"),
             (make(low_latency_mode="no"), TypeError, "low_latency_mode: 'no'", "True or False"),
+            (make(low_latency_mode=True), ValueError, "num_rdma_bytes: 0", "1 or more", "get_low_latency_rdma_size_hint"),
             (make(enable_shrink=True), ValueError, "enable_shrink: True", "expected False"),
             (make(absolute_signals=2), TypeError, "absolute_signals: 2", "True or False"),
             (make(timeout=NAN), ValueError, "timeout: nan", "0.001 to 1e9"),

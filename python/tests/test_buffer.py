@@ -265,7 +265,7 @@ class Misuse(unittest.TestCase):
 
         cases = [
             (lambda: deep_ep.SoftJob(1, 1 << 20), "2 to 64"),
-            (lambda: deep_ep.Buffer(job.group(0), low_latency_mode=True), "has had its buffer"),
+            (lambda: deep_ep.Buffer(job.group(0), 0, 1, low_latency_mode=True), "has had its buffer"),
             (lambda: job.inject(0, 7, "down"), "0 to 1"),
             (lambda: job.inject(0, 0, "dwon"), "dwon"),
             (lambda: job.inject(0, 0, "peer-killed"), "whole PE"),

@@ -83,6 +83,9 @@ class Buffer(NormalMode):
         self.low_latency_mode = checked.flag(low_latency_mode, "low_latency_mode")
         self.explicitly_destroy = checked.flag(explicitly_destroy, "explicitly_destroy")
         self.enable_shrink = checked.flag(enable_shrink, "enable_shrink")
+        if self.low_latency_mode and not self.num_rdma_bytes:
+            right = "1 or more with low_latency_mode=True (Buffer.get_low_latency_rdma_size_hint says how many)"
+            raise ValueError(f"num_rdma_bytes: expected {right}, got 0")
         if self.enable_shrink and not self.low_latency_mode:
             raise ValueError("enable_shrink: expected False, got True: normal mode leaves no rank out")
         self._by_memory = checked.flag(allow_nvlink_for_low_latency_mode, "allow_nvlink_for_low_latency_mode")
