@@ -3,8 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use shunt_layout::mlx5::cqe::Syndrome;
-use shunt_layout::state::{CauseKind, PathIdentity, PathRow, PathState, SwitchKind, SwitchRecord};
+use shunt_layout::state::{CauseKind, PathIdentity, SwitchKind, SwitchRecord};
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -254,32 +253,6 @@ impl fmt::Display for SwitchLine {
     }
 }
 
-/// One path of a channel that is lost: state, cause and syndrome, for the error message.
-/// `port_down`: a port at one of its ends is known to be down.
-pub fn describe_path(pe: u32, peer: u32, row: &PathRow, port_down: bool) -> String {
-    let state = match PathState::from_raw(row.state) {
-        state if port_down && state != PathState::Absent => "port down",
-        PathState::Absent => "absent",
-        PathState::Ready => "ready",
-        PathState::Fenced => "fenced",
-        PathState::Released => "released",
-        PathState::Probing => "probing",
-        PathState::Retired => "retired",
-        PathState::Leaving => "being taken out",
-    };
-    let cause = CauseKind::from_raw(row.first_cause >> 16);
-    let name = path_name(pe, peer, &row.identity);
-    let syndrome = describe_syndrome(row.first_cause & 0xffff);
-    format!("{name}  {state}  cause {}  {syndrome}  {}", cause.name(), ends(&row.identity))
-}
-
-/// `syndrome 0x15 transport retries exceeded, vendor 0x81`: the vendor's half where there is one.
-pub fn describe_syndrome(raw: u32) -> String {
-    let (syndrome, vendor) = (Syndrome(raw as u8), raw >> 8 & 0xff);
-    let text = format!("syndrome {:#04x} {}", syndrome.0, syndrome.meaning());
-    if vendor == 0 { text } else { format!("{text}, vendor {vendor:#04x}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,22 +299,6 @@ mod tests {
         for part in ["channel 0>1#2", "syndrome 0x15 vendor 0x81", "mlx5_1", "::ffff:10.0.0.2", "0x000041"] {
             assert!(text.contains(part), "{part} in {text}");
         }
-    }
-
-    #[test]
-    fn a_path_is_described_with_state_cause_and_syndrome_always() {
-        // SAFETY: a row is integers alone; zero is a value of each.
-        let mut row: PathRow = unsafe { std::mem::zeroed() };
-        (row.identity, row.state) = (identity(0, 1), PathState::Fenced as u32);
-        row.first_cause = (CauseKind::FencedByPeer as u32) << 16;
-        let text = describe_path(2, 3, &row, false);
-        let want = "2.0>3.1  fenced  cause fenced-by-peer  syndrome 0x00 no error completion  ";
-        assert!(text.starts_with(want), "{text}");
-        row.first_cause = (CauseKind::Completion as u32) << 16 | 0x8115;
-        let text = describe_path(2, 3, &row, true);
-        let want =
-            "2.0>3.1  port down  cause completion  syndrome 0x15 transport retries exceeded, vendor 0x81";
-        assert!(text.starts_with(want), "{text}");
     }
 
     #[test]

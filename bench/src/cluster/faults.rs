@@ -3,11 +3,11 @@
 use super::Unit;
 use crate::report::{Ended, Failing};
 use shunt_device::{Fault, FaultKind};
-use shunt_figures::switch_table::{describe_path, describe_syndrome};
+use shunt_figures::switch_table::ends;
+use shunt_host::agent::standing::{standings, syndrome_text};
 use shunt_host::agent::words::Place;
-use shunt_layout::state::{CauseKind, HintWord, PathState, hint_index};
+use shunt_layout::state::{CauseKind, PathIdentity, PathState};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Unit {
     /// What a fault means, what is known of the peer's death, and how each path of its channel stands.
@@ -30,9 +30,11 @@ impl Unit {
             fault.at.0,
             fault.unfinished,
             self.first_cause(fault).name(),
-            describe_syndrome(fault.syndrome)
+            syndrome_text(fault.syndrome)
         );
-        let text = text + &and_gone(gone) + &self.describe_paths(peer, fault.channel);
+        let text = text
+            + &and_gone(gone)
+            + &self.describe_paths(peer, fault.channel, fault.kind == FaultKind::PeerLost);
         match failing(fault, tolerant) {
             Some(why) => Ended::Failed(why, text),
             None => Ended::Stalled(text),
@@ -44,7 +46,7 @@ impl Unit {
     fn first_cause(&self, fault: &Fault) -> CauseKind {
         let local_down = |slot: u32| {
             let row = self.words.read_row(Place { peer: fault.peer, channel: fault.channel, slot });
-            PathState::from_raw(row.state) != PathState::Absent && self.port_down(None, row.local_rail)
+            PathState::from_raw(row.state) != PathState::Absent && self.words.is_down(None, row.local_rail)
         };
         if fault.cause == CauseKind::FencedByPeer && (0..self.words.root().slots).any(local_down) {
             return CauseKind::PortDown;
@@ -52,32 +54,25 @@ impl Unit {
         fault.cause
     }
 
-    /// What the agent knows of a port of this PE (`None`) or of a peer.
-    fn port_down(&self, pe: Option<u32>, rail: u32) -> bool {
-        let root = self.words.root();
-        let at = root.hints + hint_index(root.rails, pe, rail) as u64 * size_of::<HintWord>() as u64;
-        // SAFETY: inside the table of hints (a word for each rail of each PE), aligned, mapped while
-        // `self.pe` lives; written atomically.
-        HintWord(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)).down()
-    }
-
     /// A wait that ran out although no completion, good or bad, ever came.
     pub fn describe_silence(&self, peer: u32, channel: u32, what: &str, gone: Option<String>) -> Ended {
         let me = self.words.root().my_pe;
         let text = format!(
             "PE {me} lost peer {peer} on channel {channel}: waited too long for {what}; {}",
-            describe_syndrome(0)
+            syndrome_text(0)
         );
-        Ended::Failed(Failing::Untolerated, text + &and_gone(gone) + &self.describe_paths(peer, channel))
+        Ended::Failed(
+            Failing::Untolerated,
+            text + &and_gone(gone) + &self.describe_paths(peer, channel, false),
+        )
     }
 
-    fn describe_paths(&self, peer: u32, channel: u32) -> String {
-        let me = self.words.root().my_pe;
+    fn describe_paths(&self, peer: u32, channel: u32, lost: bool) -> String {
         let mut text = String::new();
-        for slot in 0..self.words.root().slots {
-            let row = self.words.read_row(Place { peer, channel, slot });
-            let down = self.port_down(None, row.local_rail) || self.port_down(Some(peer), row.remote_rail);
-            let _ = write!(text, "\n    {}", describe_path(me, peer, &row, down));
+        for (line, row) in standings(&self.words, (peer, channel), lost) {
+            let made = row.identity != PathIdentity::EMPTY;
+            let ends = if made { format!("  {}", ends(&row.identity)) } else { String::new() };
+            let _ = write!(text, "\n    {line}{ends}");
         }
         text
     }

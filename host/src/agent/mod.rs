@@ -7,6 +7,7 @@
 //!   memory of rings (`half`), what is told of faults (`reporter`), who takes atomics (`atomic_owner`),
 //!   what peers ask to be executed ([`fetch_server`], `fetch_words`).
 //! * [`message`]: what agents tell each other. `agreement`: who is left out. `status_page`: what others look at.
+//! * [`standing`]: the paths of a channel that has a fault, in words.
 //! * `checkpoint` is what outlives an agent that fails, [`supervisor`] starts the one that follows.
 //!
 //! Arrows point one way: the driver uses all of them, and none uses the driver.
@@ -24,6 +25,7 @@ mod options;
 pub mod reader;
 mod recovery;
 mod reporter;
+pub mod standing;
 mod status_page;
 pub mod supervisor;
 pub mod words;

@@ -2,18 +2,9 @@
 
 use crate::failure::{Broken, Failure};
 use shunt_device::{Fault, FaultKind, Operation};
+use shunt_host::agent::standing::{standings, syndrome_text};
 use shunt_host::agent::words::{Place, StateWords};
-use shunt_layout::mlx5::cqe::Syndrome;
-use shunt_layout::state::{CauseKind, PathState};
 use std::fmt::Write;
-
-fn syndrome_text(raw: u32) -> String {
-    let syndrome = Syndrome(raw as u8);
-    match raw >> 8 & 0xff {
-        0 => format!("syndrome {:#04x} {}", syndrome.0, syndrome.meaning()),
-        vendor => format!("syndrome {:#04x} {}, vendor {vendor:#04x}", syndrome.0, syndrome.meaning()),
-    }
-}
 
 /// What is known of an operation (`applied`: that it was), how the program goes on, and which setting avoids the
 /// question.
@@ -59,19 +50,8 @@ pub(super) fn broken(words: &StateWords, gone: Option<String>, fault: &Fault) ->
     if let Some(gone) = gone {
         let _ = write!(text, "; {gone}");
     }
-    for slot in 0..words.root().slots {
-        let row = words.read_row(Place { peer, channel, slot });
-        let state = PathState::from_raw(row.state);
-        if state != PathState::Absent {
-            let cause = CauseKind::from_raw(row.first_cause >> 16);
-            let (local, remote) = (row.identity.local_rail, row.identity.remote_rail);
-            let syndrome = syndrome_text(row.first_cause & 0xffff);
-            let _ = write!(
-                text,
-                "\n    {me}.{local}>{peer}.{remote}  {state:?}  cause {}  {syndrome}",
-                cause.name()
-            );
-        }
+    for (line, _) in standings(words, (peer, channel), fault.kind == FaultKind::PeerLost) {
+        let _ = write!(text, "\n    {line}");
     }
     Failure::Channel(Box::new(Broken {
         peer,
@@ -89,6 +69,7 @@ pub(super) fn broken(words: &StateWords, gone: Option<String>, fault: &Fault) ->
 mod tests {
     use super::*;
     use shunt_device::Ticket;
+    use shunt_layout::state::CauseKind;
 
     /// A program that is told of both alike cannot know whether to repeat the operation.
     #[test]
