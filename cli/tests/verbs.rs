@@ -56,6 +56,15 @@ fn status_without_any_program_says_so() {
         "state": "protected", "on": "mlx5_1", "backup": "", "switches": 2, "replayed": 3, "why": ""}], "posts": 0,
         "polls": 0}"#;
     std::fs::write(folder.join("shunt/verbs/1.json"), report).unwrap();
+    // No process has this number: the largest that Linux gives is 2^22.
+    let killed = report.replace("\"pid\": 1,", "\"pid\": 4194305,").replace("protected", "connecting");
+    std::fs::write(folder.join("shunt/verbs/4194305.json"), killed).unwrap();
+    let output = shunt(&["verbs", "status"], &environment);
+    let said = text(&output.stdout);
+    let row =
+        said.lines().find(|line| line.contains("4194305") && line.contains("mlx5_0")).unwrap_or_default();
+    let why = "the process was killed, or ended early; it was connecting";
+    assert!(row.contains(" ended ") && row.contains(why), "{said}");
     let output = shunt(&["verbs", "status", "--json"], &environment);
     let mut told = document(&output.stdout);
     assert_eq!(told["schema"], "shunt-verbs-status");

@@ -4,6 +4,7 @@
 //! counts when somebody wants to know.
 
 use crate::objects::{At, Context};
+use crate::voice;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{IBV_WC_RECV, IBV_WC_SUCCESS, ibv_cq, ibv_wc};
@@ -124,7 +125,10 @@ impl Completions {
 
     /// A completion of any kind: whether the program gets it.
     pub fn absorb(&self, wc: &ibv_wc) -> Goes {
-        let Some(member) = self.members.get(&wc.qp_num) else { return Goes::On };
+        let Some(member) = self.members.get(&wc.qp_num) else {
+            voice::failed_by_number(wc);
+            return Goes::On;
+        };
         let (goes, counts) = member.absorb(wc);
         if counts {
             member.tally().add(wc);

@@ -34,5 +34,6 @@ pub mod settings;
 pub mod shared_receive;
 pub mod spare;
 pub mod status;
+pub mod voice;
 pub mod words;
 pub mod work_request;

@@ -4,6 +4,7 @@ use crate::completions::{Goes, Tally};
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
 use crate::spare::{Keys, Spare};
+use crate::voice::is_the_programs;
 use parking_lot::MutexGuard;
 use shunt_mlx5_sys::{IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_wc};
 use std::ops::{Deref, DerefMut};
@@ -134,12 +135,6 @@ impl Drop for Held<'_> {
 pub const NOT_POSTED: &str = "its completions were not those of what it posted through ibv_post_send";
 /// Numbers of the request and the receive that are posted to wake the program: both are flushed.
 pub const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
-
-/// True for errors that another path would not cure: the program's own.
-pub const fn is_the_programs(status: u32) -> bool {
-    // Local length, operation, protection, binding, access; what the responder refuses.
-    matches!(status, 1 | 2 | 3 | 4 | 6 | 7 | 8 | 9 | 10 | 11 | 15)
-}
 
 impl State {
     /// It is not protected from now on. Only while both directions are on the program's own queue pair.

@@ -3,13 +3,14 @@
 use crate::batch::Batch;
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
 use crate::objects::{At, Context, Domain};
-use crate::pair_state::{Held, NOT_POSTED, On, State, Track, WAKE, is_the_programs};
+use crate::pair_state::{Held, NOT_POSTED, On, State, Track, WAKE};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Kind;
 use crate::send_queue::{Done, SendQueue};
 use crate::settings::settings;
 use crate::shared_receive::{SharedQueue, Taker};
 use crate::spare::Spare;
+use crate::voice::{self, is_the_programs};
 use parking_lot::{Mutex as Lock, MutexGuard};
 use shunt_mlx5_sys::{
     IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
@@ -332,7 +333,8 @@ impl Member for QueuePair {
         }
         let received = wc.status == IBV_WC_SUCCESS && wc.opcode & IBV_WC_RECV != 0;
         let shared = self.shared.as_ref().filter(|_| received);
-        if state.passing.is_some() {
+        if let Some(why) = state.passing {
+            voice::failed(wc, &self.context.device, why);
             if let Some(shared) = shared {
                 shared.taken(wc.wr_id);
             }
@@ -342,7 +344,11 @@ impl Member for QueuePair {
             return (Goes::Nowhere, false);
         }
         if wc.status != IBV_WC_SUCCESS {
-            return (state.failed(wc), false);
+            let goes = state.failed(wc);
+            if let Some(why) = state.passing {
+                voice::failed(wc, &self.context.device, why);
+            }
+            return (goes, false);
         }
         if let Some(shared) = shared.filter(|_| state.recv_on.is_own()) {
             if shared.taken(wc.wr_id) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
+use std::time::UNIX_EPOCH;
 
 /// A queue pair that is protected, or was to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +27,25 @@ pub struct PairReport {
     pub switches: u32,
     /// Requests that were posted again.
     pub replayed: u64,
-    /// Why it is not protected, or lost.
+    /// Why it is not protected, or lost; what it waits for while it is connecting; why it ended.
     pub why: String,
+    /// Since when it is in this state, nanoseconds since 1970; 0 where that is not known.
+    #[serde(default)]
+    pub since_unix_ns: u64,
+}
+
+impl PairReport {
+    /// Nothing more comes of it: why, and in which state it was.
+    fn end(&mut self, why: &str) {
+        if ["protected", "connecting", "moving"].contains(&self.state.as_str()) {
+            self.why = format!("{why}; it was {}", self.state);
+            "ended".clone_into(&mut self.state);
+        }
+    }
+}
+
+fn unix_ns() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A process.
@@ -63,10 +81,28 @@ pub static COUNTS: Counts = Counts { posts: AtomicU64::new(0), polls: AtomicU64:
 static PAIRS: Mutex<BTreeMap<u64, PairReport>> = Mutex::new(BTreeMap::new());
 
 /// Changes what is told of a queue pair, by its number here. True if it is another than before.
-pub fn tell(id: u64, report: PairReport) -> bool {
+pub fn tell(id: u64, mut report: PairReport) -> bool {
     let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = pairs.insert(id, report.clone());
-    before != Some(report)
+    let before = pairs.get(&id);
+    let same = before.filter(|before| before.state == report.state);
+    report.since_unix_ns = same.map_or_else(unix_ns, |before| before.since_unix_ns);
+    let changed = before != Some(&report);
+    pairs.insert(id, report);
+    changed
+}
+
+/// The program has destroyed a queue pair.
+pub fn closed(id: u64) {
+    if let Some(pair) = PAIRS.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&id) {
+        pair.end("closed by the program");
+    }
+}
+
+/// Device and reason of a queue pair that is not protected, by the number that the program knows: the newest of them.
+pub fn unprotected(qpn: u32) -> Option<(String, String)> {
+    let pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = pairs.values().rev().find(|pair| pair.qpn == qpn && pair.state == "unprotected")?;
+    Some((of.device.clone(), of.why.clone()))
 }
 
 fn now() -> Report {
@@ -117,9 +153,7 @@ extern "C" fn at_end() {
     }
     let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
-    for pair in pairs.values_mut().filter(|pair| pair.state == "protected" || pair.state == "connecting") {
-        "ended".clone_into(&mut pair.state);
-    }
+    pairs.values_mut().for_each(|pair| pair.end("the process ended"));
     drop(pairs);
     write_alone();
     // What the agent would write from here on may be cut short.
@@ -148,8 +182,11 @@ pub fn all() -> std::io::Result<Vec<(Report, bool)>> {
             continue;
         }
         let report = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
-        found.extend(report.map(|report: Report| {
+        found.extend(report.map(|mut report: Report| {
             let alive = directory::is_alive(report.pid);
+            if !alive {
+                report.pairs.iter_mut().for_each(|pair| pair.end("the process was killed, or ended early"));
+            }
             (report, alive)
         }));
     }
@@ -167,4 +204,57 @@ pub fn forget_ended() -> std::io::Result<()> {
         let _ = std::fs::remove_file(file(&folder, report.pid));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(qpn: u32, state: &str, why: &str) -> PairReport {
+        PairReport {
+            qpn,
+            device: "mlx5_0".into(),
+            state: state.into(),
+            why: why.into(),
+            ..PairReport::default()
+        }
+    }
+
+    fn kept(id: u64) -> PairReport {
+        PAIRS.lock().unwrap()[&id].clone()
+    }
+
+    /// A state has the instant in which it began, and a queue pair that ended has a reason.
+    #[test]
+    fn states_say_since_when_and_ends_say_why() {
+        const ID: u64 = u64::MAX;
+        assert!(tell(ID, pair(7, "connecting", "waits")));
+        let since = kept(ID).since_unix_ns;
+        assert!(since > 0 && !tell(ID, pair(7, "connecting", "waits")), "nothing is another than before");
+        assert!(tell(ID, pair(7, "connecting", "waits for something else")));
+        assert_eq!(kept(ID).since_unix_ns, since, "the state is the same");
+        assert!(tell(ID, pair(7, "protected", "")) && kept(ID).since_unix_ns >= since);
+        closed(ID);
+        let end = kept(ID);
+        assert_eq!(
+            (end.state.as_str(), end.why.as_str()),
+            ("ended", "closed by the program; it was protected")
+        );
+        closed(ID);
+        assert_eq!(kept(ID), end, "it ends once");
+        for state in ["lost", "unprotected"] {
+            let mut other = pair(8, state, "a reason");
+            other.end("the process ended");
+            assert_eq!(other, pair(8, state, "a reason"), "what it was, and why, stays");
+        }
+    }
+
+    #[test]
+    fn the_reason_of_an_unprotected_queue_pair_is_found_by_its_number() {
+        tell(u64::MAX - 2, pair(0x00ff_ff01, "unprotected", "it is no reliable connection"));
+        tell(u64::MAX - 1, pair(0x00ff_ff02, "protected", ""));
+        let of = |qpn| unprotected(qpn).map(|(device, why)| device + ": " + &why);
+        assert_eq!(of(0x00ff_ff01).as_deref(), Some("mlx5_0: it is no reliable connection"));
+        assert_eq!(of(0x00ff_ff02), None);
+    }
 }

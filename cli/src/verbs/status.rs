@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use shunt_json::Kind;
 use shunt_verbs::status::{PairReport, Report, all, forget_ended};
+use std::time::UNIX_EPOCH;
 
 /// Print where each queue pair of this user's programs is, and what is unprotected and why.
 #[derive(Args)]
@@ -70,13 +71,14 @@ fn as_text(found: &[(Report, bool)]) -> String {
     let heads = ["PID", "QP", "DEVICE", "STATE", "ON", "BACKUP", "SWITCHES", "REPLAYED", "WHY"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut notes = String::new();
+    let now_unix_ns = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
     for (report, alive) in found {
         let end = if *alive { "" } else { " (ended)" };
         notes += &format!("{}{end}, {}: {}\n", report.pid, report.mode, report.command);
         if report.mode == "observe" {
             notes += &format!("  {} posts, {} polls\n", report.posts, report.polls);
         }
-        rows.extend(report.pairs.iter().map(|pair| row(report.pid, pair)));
+        rows.extend(report.pairs.iter().map(|pair| row(report.pid, pair, now_unix_ns)));
     }
     if rows.len() == 1 {
         return notes;
@@ -84,18 +86,42 @@ fn as_text(found: &[(Report, bool)]) -> String {
     columns(&rows, "") + "\n" + &notes
 }
 
-fn row(pid: u32, pair: &PairReport) -> Vec<String> {
-    let PairReport { qpn, device, state, on, backup, switches, replayed, why } = pair;
+fn row(pid: u32, pair: &PairReport, now_unix_ns: u64) -> Vec<String> {
+    let PairReport { qpn, device, state, on, backup, switches, replayed, why, since_unix_ns } = pair;
     let qpn = format!("{qpn:#x}");
     let mut cells = vec![pid.to_string(), qpn];
     cells.extend([device, state, on, backup].map(Clone::clone));
-    cells.extend([switches.to_string(), replayed.to_string(), why.clone()]);
+    let since = if state == "connecting" { lasts(*since_unix_ns, now_unix_ns) } else { String::new() };
+    cells.extend([switches.to_string(), replayed.to_string(), format!("{why}{since}")]);
     cells
+}
+
+/// `, for 12 s` where the beginning is known.
+fn lasts(since_unix_ns: u64, now_unix_ns: u64) -> String {
+    match since_unix_ns {
+        0 => String::new(),
+        since => format!(", for {} s", now_unix_ns.saturating_sub(since) / 1_000_000_000),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A queue pair that waits says for what and how long; no other has a time.
+    #[test]
+    fn who_is_connecting_says_for_how_long() {
+        let pair = |state: &str, since_unix_ns| PairReport {
+            state: state.into(),
+            why: "a reason".into(),
+            since_unix_ns,
+            ..PairReport::default()
+        };
+        let why = |pair: &PairReport| row(1, pair, 15_900_000_000).pop().unwrap();
+        assert_eq!(why(&pair("connecting", 3_000_000_000)), "a reason, for 12 s");
+        assert_eq!(why(&pair("connecting", 0)), "a reason");
+        assert_eq!(why(&pair("ended", 3_000_000_000)), "a reason");
+    }
 
     #[test]
     fn the_schema_is_kept() {

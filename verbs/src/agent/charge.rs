@@ -4,6 +4,7 @@ use crate::endpoint::Own;
 use crate::pair_state::{Connection, On};
 use crate::queue_pair::QueuePair;
 use crate::status::PairReport;
+pub use crate::voice::{debug, say};
 use crate::words::{Hello, Said};
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_mlx5::rail::Rail;
@@ -237,6 +238,14 @@ impl Charge {
     }
 }
 
+/// What a queue pair waits for until it is protected.
+pub const fn awaits(there: bool) -> &'static str {
+    match there {
+        false => "waits for the other end to introduce itself; without Shunt there it never does",
+        true => "waits for the other end to say that it knows this one",
+    }
+}
+
 /// What is told of a queue pair.
 pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
     let state = pair.state();
@@ -247,6 +256,7 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
         () if state.armed => "protected",
         () => "connecting",
     };
+    let why = state.passing.filter(|_| !state.lost).unwrap_or(why);
     let on = state.send_on.spare().map_or(pair.context.device.as_str(), |track| track.queue.name());
     PairReport {
         qpn: pair.qpn,
@@ -257,22 +267,6 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
         switches: state.switches,
         replayed: state.replayed,
         why: why.into(),
+        ..PairReport::default()
     }
-}
-
-/// Says something to who asked for it (`SHUNT_LOG=debug` or `trace`).
-pub fn debug(text: &str) {
-    let asked = std::env::var("SHUNT_LOG").is_ok_and(|level| level == "debug" || level == "trace");
-    if asked {
-        let since = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() % 1_000_000);
-        shunt_settings::complain!("shunt: verbs: {}.{:03} {text}", since / 1000, since % 1000);
-    }
-}
-
-/// Says something to everybody, unless `SHUNT_LOG` is `off`.
-pub fn say(text: &str) {
-    if std::env::var("SHUNT_LOG").is_ok_and(|level| level == "off") {
-        return;
-    }
-    shunt_settings::complain!("shunt: verbs: {text}");
 }

@@ -195,7 +195,7 @@ impl Agent {
     }
 
     fn take_orders(&mut self) {
-        let now = self.now();
+        let (now, mut closed) = (self.now(), false);
         for order in take_orders() {
             match order {
                 Order::Connected(pair) => {
@@ -208,9 +208,13 @@ impl Agent {
                     if let Some(at) = self.charges.iter().position(|one| one.pair.id == pair.id) {
                         let charge = self.charges.swap_remove(at);
                         self.let_go(now, charge, false);
+                        closed = true;
                     }
                 }
             }
+        }
+        if closed {
+            status::write();
         }
     }
 
@@ -255,6 +259,7 @@ impl Agent {
             self.owned.paths.remove(&key);
         }
         self.report(&charge);
+        status::closed(charge.pair.id);
     }
 
     fn step(&mut self) {

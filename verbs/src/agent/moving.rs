@@ -491,7 +491,8 @@ impl Agent {
 
     pub(super) fn report(&self, charge: &Charge) {
         let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, "")) {
+        let why = if charge.heard { "" } else { charge::awaits(charge.there.is_some()) };
+        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
             status::write();
         }
     }
