@@ -96,11 +96,11 @@ fn row(pid: u32, pair: &PairReport, now_unix_ns: u64) -> Vec<String> {
     cells
 }
 
-/// `, for 12 s` where the beginning is known.
+/// ` (12 s so far)` where the beginning is known.
 fn lasts(since_unix_ns: u64, now_unix_ns: u64) -> String {
     match since_unix_ns {
         0 => String::new(),
-        since => format!(", for {} s", now_unix_ns.saturating_sub(since) / 1_000_000_000),
+        since => format!(" ({} s so far)", now_unix_ns.saturating_sub(since) / 1_000_000_000),
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
             ..PairReport::default()
         };
         let why = |pair: &PairReport| row(1, pair, 15_900_000_000).pop().unwrap();
-        assert_eq!(why(&pair("connecting", 3_000_000_000)), "a reason, for 12 s");
+        assert_eq!(why(&pair("connecting", 3_000_000_000)), "a reason (12 s so far)");
         assert_eq!(why(&pair("connecting", 0)), "a reason");
         assert_eq!(why(&pair("ended", 3_000_000_000)), "a reason");
     }
