@@ -40,7 +40,7 @@ fn names(events: &[Told]) -> Vec<String> {
 }
 
 const SWITCH: [&str; 4] = ["switch_fenced", "switch_cut", "switch_replayed", "failover"];
-const WAY_BACK: [&str; 11] = [
+const WAY_BACK: [&str; 12] = [
     "path_released",
     "rail_up",
     "path_revived",
@@ -51,6 +51,7 @@ const WAY_BACK: [&str; 11] = [
     "switch_fenced",
     "switch_cut",
     "switch_replayed",
+    "traffic_moved",
     "switch_back",
 ];
 

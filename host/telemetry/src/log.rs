@@ -80,6 +80,12 @@ impl Log {
 
     /// Takes an event that happened at `at_ns`. The log for people has one line for many of a kind, a timeline has all.
     pub fn take(&mut self, at_ns: u64, event: Event) {
+        // Where traffic went is told before it goes back.
+        if let Event::SwitchBack { .. } = event
+            && let Some(moved) = self.summary.moved()
+        {
+            self.take(at_ns, moved);
+        }
         self.counts[event.number()] += 1;
         self.latest_ns = self.latest_ns.max(at_ns);
         if self.summary.take(at_ns, &event) {
@@ -136,9 +142,6 @@ impl Log {
         if let Some(since) = self.open
             && self.held.is_empty()
         {
-            if let Some(moved) = self.summary.moved() {
-                self.take(now_ns, moved);
-            }
             self.take(now_ns, Event::Recovered { lasted_ns: now_ns.saturating_sub(since) });
             self.release_until(u64::MAX);
         }
