@@ -33,6 +33,9 @@ static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Says that a queue pair failed that was not protected, and why it was not. Once for each cause.
 pub fn failed(wc: &ibv_wc, device: &str, why: &str) {
+    if !is_a_failure(wc) {
+        return;
+    }
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(line) = line(&mut said, wc, device, why) {
         say(&line);

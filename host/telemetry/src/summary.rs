@@ -1,5 +1,6 @@
-//! What many events of one kind have in common, in one: where the channels went that left a path at about one time, and
-//! how often a rail was suspected again. Pure: events and instants come in, what is to be told leaves.
+//! What many events of one kind have in common, in one: where the channels went that left a path at about one time, how
+//! often a rail was suspected again, how often the link to a peer was lost again. Pure: events and instants come in,
+//! what is to be told leaves.
 
 use super::declare::Route;
 use super::table::Event;
@@ -9,9 +10,9 @@ use std::collections::BTreeMap;
 const QUIET_NS: u64 = 200_000_000;
 /// The longest burst. What goes on is told as another.
 const BURST_NS: u64 = 2_000_000_000;
-/// Time between two words about a rail that is suspected again and again.
+/// Time between two words about what happens again and again.
 const AGAIN_NS: u64 = 10_000_000_000;
-/// A rail that was not suspected for so long is suspected for the first time again.
+/// What did not happen for so long happens for the first time again.
 const FORGET_NS: u64 = 60_000_000_000;
 /// Places that a line names; the others are counted.
 const NAMED: usize = 4;
@@ -26,15 +27,24 @@ struct Burst {
     ended: u64,
 }
 
-/// A rail that was suspected.
-struct Suspected {
+/// What happens again and again, and is over again each time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    /// A rail of a PE is suspected.
+    Rail(u32, u32),
+    /// The link to a peer is lost.
+    Link(u32),
+}
+
+/// How often it did.
+struct Trouble {
     /// When something was said of it last.
     said_ns: u64,
-    /// When it was suspected last.
+    /// When it happened last.
     last_ns: u64,
     /// How often since something was said.
     times: u64,
-    cleared: bool,
+    over: bool,
 }
 
 /// What is known of the events so far.
@@ -43,8 +53,7 @@ pub(super) struct Summary {
     /// Devices of this PE's rails.
     devices: BTreeMap<u32, String>,
     burst: Option<Burst>,
-    /// By PE and rail.
-    rails: BTreeMap<(u32, u32), Suspected>,
+    troubles: BTreeMap<Topic, Trouble>,
 }
 
 impl Summary {
@@ -63,12 +72,10 @@ impl Summary {
                 burst.ended += 1;
                 burst.moved.remove(&(at.place.peer, at.place.channel));
             }
-            Event::RailSuspected { of, rail } => return self.suspected(at_ns, (*of, *rail)),
-            Event::RailCleared { of, rail, .. } => {
-                let Some(known) = self.rails.get_mut(&(*of, *rail)) else { return true };
-                known.cleared = true;
-                return known.times == 0;
-            }
+            Event::RailSuspected { of, rail } => return self.happened(at_ns, Topic::Rail(*of, *rail)),
+            Event::RailCleared { of, rail, .. } => return self.is_over(Topic::Rail(*of, *rail)),
+            Event::AgentLinkLost { peer } => return self.happened(at_ns, Topic::Link(*peer)),
+            Event::AgentLinkBack { peer, .. } => return self.is_over(Topic::Link(*peer)),
             _ => {}
         }
         true
@@ -83,19 +90,24 @@ impl Summary {
         burst
     }
 
-    /// A rail is suspected. True if that is to be said at once.
-    fn suspected(&mut self, at_ns: u64, rail: (u32, u32)) -> bool {
-        let known = self.rails.get_mut(&rail);
-        if let Some(known) = known
+    /// True if that is to be said at once.
+    fn happened(&mut self, at_ns: u64, topic: Topic) -> bool {
+        if let Some(known) = self.troubles.get_mut(&topic)
             && at_ns.saturating_sub(known.last_ns) < FORGET_NS
         {
-            (known.last_ns, known.cleared) = (at_ns, false);
+            (known.last_ns, known.over) = (at_ns, false);
             known.times += 1;
             return false;
         }
-        let fresh = Suspected { said_ns: at_ns, last_ns: at_ns, times: 0, cleared: false };
-        self.rails.insert(rail, fresh);
+        self.troubles.insert(topic, Trouble { said_ns: at_ns, last_ns: at_ns, times: 0, over: false });
         true
+    }
+
+    /// True if that is to be said: the sum says it of what happened again.
+    fn is_over(&mut self, topic: Topic) -> bool {
+        let Some(known) = self.troubles.get_mut(&topic) else { return true };
+        known.over = true;
+        known.times == 0
     }
 
     /// What is to be told by now.
@@ -111,7 +123,7 @@ impl Summary {
 
     /// What was not told yet: nothing follows.
     pub(super) fn rest(&mut self) -> Vec<Event> {
-        let last_ns = self.rails.values().map(|known| known.last_ns).max().unwrap_or(0);
+        let last_ns = self.troubles.values().map(|known| known.last_ns).max().unwrap_or(0);
         self.moved().into_iter().chain(self.again(last_ns, 0)).collect()
     }
 
@@ -150,19 +162,24 @@ impl Summary {
         text
     }
 
-    /// Rails that were suspected again since something was said of them, `pause_ns` ago or more.
+    /// What happened again since something was said of it, `pause_ns` ago or more.
     fn again(&mut self, now_ns: u64, pause_ns: u64) -> Vec<Event> {
         let mut told = Vec::new();
-        for ((of, rail), known) in &mut self.rails {
+        for (topic, known) in &mut self.troubles {
             if known.times == 0 || now_ns.saturating_sub(known.said_ns) < pause_ns {
                 continue;
             }
-            told.push(Event::RailSuspectedAgain {
-                of: *of,
-                rail: *rail,
-                times: std::mem::take(&mut known.times),
-                within_ns: known.last_ns.saturating_sub(known.said_ns),
-                now: if known.cleared { "cleared" } else { "suspected" },
+            let times = std::mem::take(&mut known.times);
+            let within_ns = known.last_ns.saturating_sub(known.said_ns);
+            told.push(match *topic {
+                Topic::Rail(of, rail) => {
+                    let now = if known.over { "cleared" } else { "suspected" };
+                    Event::RailSuspectedAgain { of, rail, times, within_ns, now }
+                }
+                Topic::Link(peer) => {
+                    let now = if known.over { "back" } else { "lost" };
+                    Event::AgentLinkLostAgain { peer, times, within_ns, now }
+                }
             });
             known.said_ns = now_ns;
         }
@@ -252,6 +269,22 @@ mod tests {
         (0..7).for_each(|rail| _ = summary.take(0, &failover(rail, (9, 9), (rail, 0))));
         let Some(Event::TrafficMoved { to, .. }) = summary.moved() else { panic!("nothing was told") };
         assert_eq!(to, "rail 0>0 x1, rail 1>0 x1, rail 2>0 x1, rail 3>0 x1, others x3");
+    }
+
+    /// A link that comes and goes has a line for the first time, and a sum of its own.
+    #[test]
+    fn a_link_is_lost_once_and_again_in_sums() {
+        let mut summary = Summary::default();
+        let lost = |peer| Event::AgentLinkLost { peer };
+        let back = |peer| Event::AgentLinkBack { peer, lost_ns: 1 };
+        assert!(summary.take(0, &lost(4)) && summary.take(1, &back(4)));
+        for at_ns in [2, 4, 6] {
+            assert!(!summary.take(at_ns, &lost(4)) && !summary.take(at_ns + 1, &back(4)));
+        }
+        assert!(summary.take(8, &lost(5)) && summary.take(9, &Event::RailSuspected { of: 4, rail: 0 }));
+        assert!(!summary.take(10, &lost(4)));
+        let sum = Event::AgentLinkLostAgain { peer: 4, times: 4, within_ns: 10, now: "lost" };
+        assert_eq!((summary.due(AGAIN_NS - 1), summary.due(AGAIN_NS)), (vec![], vec![sum]));
     }
 
     /// A rail is suspected and cleared a thousand times: said once, then summed up; another rail has its own line.

@@ -147,6 +147,11 @@ events! {
     AgentRailRenewed "agent_rail_renewed" Info { rail: u32 = "rank of the rail", qpn: u32 = "its number now" }
     /// The link to a peer's agent broke, or carries nothing.
     AgentLinkLost "agent_link_lost" Warn { peer: u32 = "PE" }
+    /// The link to a peer's agent was lost again, so often; the log has this in place of a line each.
+    AgentLinkLostAgain "agent_link_lost_again" Warn {
+        peer: u32 = "PE", times: u64 = "times", within_ns: u64 = "ns since the log spoke of it",
+        now: &'static str = "lost or back",
+    }
     /// The link to a peer's agent is there again.
     AgentLinkBack "agent_link_back" Info { peer: u32 = "PE", lost_ns: u64 = "ns without it" }
     /// Words of a peer's agent make no sense and were dropped.
