@@ -48,6 +48,19 @@ pub struct Write<'a> {
     pub to: (&'a MrDesc, u64),
 }
 
+/// A single read: cut into pieces over the rails, as a write is. It carries no immediate: the peer is told nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Read<'a> {
+    /// Of whom.
+    pub peer: PeerId,
+    /// Bytes, one or more.
+    pub len: u64,
+    /// Source, a region of the peer, and the first byte in it.
+    pub from: (&'a MrDesc, u64),
+    /// Target, a region of this end, and the first byte in it.
+    pub to: (&'a Mr, u64),
+}
+
 /// Pages, one write each.
 #[derive(Clone, Copy, Debug)]
 pub struct Paged<'a> {

@@ -4,23 +4,39 @@ use crate::ids::{LaneId, PeerId, TransferId};
 use shunt_recovery::nanos::Nanos;
 use std::sync::Arc;
 
-/// One RDMA WRITE, with an immediate or without.
+/// What a piece does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// RDMA WRITE, with what the receiver's completion carries, or without one.
+    Write(Option<u32>),
+    /// RDMA READ.
+    Read,
+}
+
+impl Op {
+    /// True if the other end changes in no way when it is done twice.
+    pub const fn repeats(self) -> bool {
+        matches!(self, Self::Read | Self::Write(None))
+    }
+}
+
+/// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Whose it is.
     pub transfer: TransferId,
-    /// Where the bytes are.
-    pub from: u64,
-    /// Keys of the source, by rail of this end.
-    pub from_keys: Arc<[u32]>,
-    /// Where they go, at the peer.
-    pub to: u64,
-    /// Keys of the target, by rail of the peer.
-    pub to_keys: Arc<[u32]>,
-    /// How many.
+    /// What it does.
+    pub op: Op,
+    /// Where the bytes are at this end, or come to.
+    pub local: u64,
+    /// Keys of that region, by rail of this end.
+    pub local_keys: Arc<[u32]>,
+    /// The same at the peer.
+    pub remote: u64,
+    /// Keys of that region, by rail of the peer.
+    pub remote_keys: Arc<[u32]>,
+    /// How many bytes.
     pub len: u64,
-    /// What the receiver's completion carries.
-    pub imm: Option<u32>,
 }
 
 /// A lane that may be used.

@@ -2,9 +2,9 @@
 
 pub use crate::call::{
     Barrier, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, OnMet, OnReached, OnScattered, Paged, Policy,
-    Scatter, Share, Write,
+    Read, Scatter, Share, Write,
 };
-use crate::domain::{Domain, Event, Piece};
+use crate::domain::{Domain, Event, Op, Piece};
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId};
 use crate::imm::ImmCounters;
@@ -91,8 +91,32 @@ impl<D: Domain> Engine<D> {
         let from = source.part("source", from, len)?;
         let to = target.writable("target", to, len)?;
         let id = self.transfers.next_id();
-        let piece = |(at, len)| piece(id, (source, from + at), (target, to + at), len, imm);
+        let piece = |(at, len)| piece(id, Op::Write(imm), (source, from + at), (target, to + at), len);
         let all = pieces(len, self.policy.writes_of(len)).map(piece).collect();
+        Ok(self.begin(now, peer, all, Told::Caller(done)))
+    }
+
+    /// Begins a single read.
+    ///
+    /// # Errors
+    /// It has no bytes, leaves a region, or the source is not for peers to read. Nothing was posted.
+    pub fn submit_read(
+        &mut self,
+        now: Nanos,
+        read: &Read<'_>,
+        done: OnDone,
+    ) -> Result<TransferId, TransferError> {
+        let Read { peer, len, from: (source, from), to: (target, to) } = *read;
+        self.check_keys(target, source)?;
+        if len == 0 {
+            let (what, want) = ("bytes of a read", "one or more");
+            return Err(TransferError::Refused { what, want, met: "none".to_owned() });
+        }
+        let from = source.readable("source", from, len)?;
+        let to = target.part("target", to, len)?;
+        let id = self.transfers.next_id();
+        let one = |(at, len)| piece(id, Op::Read, (target, to + at), (source, from + at), len);
+        let all = pieces(len, self.policy.writes_of(len)).map(one).collect();
         Ok(self.begin(now, peer, all, Told::Caller(done)))
     }
 
@@ -119,7 +143,7 @@ impl<D: Domain> Engine<D> {
         let one = |(from, to)| {
             let from = source.part("source page", from, page_len)?;
             let to = target.writable("target page", to, page_len)?;
-            Ok(piece(id, (source, from), (target, to), page_len, imm))
+            Ok(piece(id, Op::Write(imm), (source, from), (target, to), page_len))
         };
         let all = pairs.into_iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         Ok(self.begin(now, peer, all, Told::Caller(done)))
@@ -150,7 +174,7 @@ impl<D: Domain> Engine<D> {
             }
             let from = source.part("source", from, len)?;
             let to = target.writable("target", to, len)?;
-            Ok((peer, piece(self.transfers.next_id(), (source, from), (target, to), len, imm)))
+            Ok((peer, piece(self.transfers.next_id(), Op::Write(imm), (source, from), (target, to), len)))
         };
         let all = shares.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.scatters.begin(all.len(), done);
@@ -202,7 +226,10 @@ impl<D: Domain> Engine<D> {
         let one = |(peer, target): &(PeerId, &MrDesc)| {
             self.check_keys(source, target)?;
             let (from, to) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
-            Ok((*peer, piece(self.transfers.next_id(), (source, from), (target, to), 0, Some(imm))))
+            Ok((
+                *peer,
+                piece(self.transfers.next_id(), Op::Write(Some(imm)), (source, from), (target, to), 0),
+            ))
         };
         let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.barriers.begin(2 * all.len(), done);
@@ -387,7 +414,7 @@ impl<D: Domain> Engine<D> {
     }
 }
 
-fn piece(transfer: TransferId, from: (&Mr, u64), to: (&MrDesc, u64), len: u64, imm: Option<u32>) -> Piece {
-    let (from_keys, to_keys) = (from.0.keys().clone(), to.0.keys().clone());
-    Piece { transfer, from: from.1, from_keys, to: to.1, to_keys, len, imm }
+fn piece(transfer: TransferId, op: Op, local: (&Mr, u64), remote: (&MrDesc, u64), len: u64) -> Piece {
+    let (local_keys, remote_keys) = (local.0.keys().clone(), remote.0.keys().clone());
+    Piece { transfer, op, local: local.1, local_keys, remote: remote.1, remote_keys, len }
 }

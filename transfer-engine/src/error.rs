@@ -76,10 +76,14 @@ pub enum TransferError {
         len: u64,
     },
     /// The region does not allow it.
-    #[error("{what}: expected a region that was registered for writes of peers, got one for local use")]
+    #[error("{what}: expected a region that was described for {want} of peers, got one of {met}")]
     Rights {
         /// Which end.
         what: &'static str,
+        /// What the call would do.
+        want: &'static str,
+        /// What the region is for.
+        met: &'static str,
     },
     /// Bytes are no description of a region.
     #[error("a region's description: expected {want}, got {met}; both ends must run the same version")]

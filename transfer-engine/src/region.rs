@@ -13,10 +13,26 @@ pub const RAILS_MAX: usize = 64;
 /// What others may do with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rights {
-    /// Nothing: it is a source of this end.
+    /// Nothing: it is memory of this end's own transfers.
     Local,
     /// Peers write into it.
     Write,
+    /// Peers read it.
+    Read,
+    /// Peers do both.
+    ReadWrite,
+}
+
+impl Rights {
+    /// What for, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local use",
+            Self::Write => "writes",
+            Self::Read => "reads",
+            Self::ReadWrite => "reads and writes",
+        }
+    }
 }
 
 /// A region of this end, registered on every rail.
@@ -27,7 +43,7 @@ pub struct Mr {
     keys: Arc<[u32]>,
 }
 
-/// A region of a peer: what it tells of one that others write into.
+/// A region of a peer: what it tells of one that others write into or read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MrDesc {
     inner: Mr,
@@ -93,10 +109,24 @@ impl MrDesc {
     /// # Errors
     /// They do not lie in the region, or it is not for peers to write.
     pub fn writable(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
-        if self.rights != Rights::Write {
-            return Err(TransferError::Rights { what });
-        }
+        self.allowed(what, "writes", &[Rights::Write, Rights::ReadWrite])?;
         self.inner.part(what, offset, bytes)
+    }
+
+    /// The same of bytes that are read.
+    ///
+    /// # Errors
+    /// They do not lie in the region, or it is not for peers to read.
+    pub fn readable(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
+        self.allowed(what, "reads", &[Rights::Read, Rights::ReadWrite])?;
+        self.inner.part(what, offset, bytes)
+    }
+
+    fn allowed(&self, what: &'static str, want: &'static str, by: &[Rights]) -> Result<(), TransferError> {
+        if by.contains(&self.rights) {
+            return Ok(());
+        }
+        Err(TransferError::Rights { what, want, met: self.rights.name() })
     }
 
     /// Keys, by the peer's rail.
@@ -157,7 +187,16 @@ mod tests {
             assert_eq!(desc.writable("target", offset, bytes), beyond);
         }
         let local = mr.describe(Rights::Local);
-        assert_eq!(local.writable("target", 0, 1), Err(TransferError::Rights { what: "target" }));
+        let refused = |want| Err(TransferError::Rights { what: "target", want, met: "local use" });
+        assert_eq!(local.writable("target", 0, 1), refused("writes"));
+        assert_eq!(local.readable("target", 0, 1), refused("reads"));
+        for (rights, writes, reads) in
+            [(Rights::Write, true, false), (Rights::Read, false, true), (Rights::ReadWrite, true, true)]
+        {
+            let desc = mr.describe(rights);
+            let may = (desc.writable("target", 0, 1).is_ok(), desc.readable("target", 0, 1).is_ok());
+            assert_eq!(may, (writes, reads), "{rights:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A transfer ends once, and only when no piece of it is under way on any lane. A lane that fails is fenced; what its
 //! receiver had executed is done, and the rest goes to other lanes with its immediates.
 
-use crate::domain::{Fence, LaneFacts, Piece};
+use crate::domain::{Fence, LaneFacts, Op, Piece};
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
 use crate::shard::{Load, choose};
@@ -247,13 +247,17 @@ impl Transfers {
         match fence {
             Fence::Executed(count) => {
                 let rest = under_way.split_off((count - executed) as usize);
-                under_way.into_iter().for_each(|piece| self.written(piece.transfer));
-                self.again(facts.peer, rest);
+                // Of a read the peer's count says that it was answered, and not that the answer came.
+                let (mut unread, written): (VecDeque<_>, VecDeque<_>) =
+                    under_way.into_iter().partition(|piece| piece.op == Op::Read);
+                written.into_iter().for_each(|piece| self.written(piece.transfer));
+                unread.extend(rest);
+                self.again(facts.peer, unread);
             }
-            // A piece without an immediate changes nothing when it is written twice: its transfer has not ended.
+            // A piece without an immediate changes nothing when it is done twice: its transfer has not ended.
             Fence::NoTruth => {
-                let (in_doubt, rest): (VecDeque<_>, VecDeque<_>) =
-                    under_way.into_iter().partition(|piece| piece.imm.is_some());
+                let (rest, in_doubt): (VecDeque<_>, VecDeque<_>) =
+                    under_way.into_iter().partition(|piece| piece.op.repeats());
                 self.give_up_pieces(in_doubt, true);
                 self.again(facts.peer, rest);
             }

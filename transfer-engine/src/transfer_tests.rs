@@ -17,22 +17,26 @@ fn transfers(lanes: &[u64], depth: u32) -> Transfers {
 }
 
 fn begin(transfers: &mut Transfers, count: u64, imm: Option<u32>) -> TransferId {
+    begin_as(transfers, count, Op::Write(imm))
+}
+
+fn begin_as(transfers: &mut Transfers, count: u64, op: Op) -> TransferId {
     let (transfer, keys) = (transfers.next_id(), Arc::<[u32]>::from([1]));
     let piece = |at| Piece {
         transfer,
-        from: at,
-        from_keys: keys.clone(),
-        to: at,
-        to_keys: keys.clone(),
+        op,
+        local: at,
+        local_keys: keys.clone(),
+        remote: at,
+        remote_keys: keys.clone(),
         len: 1,
-        imm,
     };
     transfers.begin(Nanos::ZERO, PEER, (0..count).map(piece).collect())
 }
 
 /// What is posted: lane and place of each piece.
 fn post(transfers: &mut Transfers) -> Vec<(u64, u64)> {
-    std::iter::from_fn(|| transfers.next_piece()).map(|(lane, piece)| (lane.0, piece.from)).collect()
+    std::iter::from_fn(|| transfers.next_piece()).map(|(lane, piece)| (lane.0, piece.local)).collect()
 }
 
 fn outputs(transfers: &mut Transfers) -> Vec<Output> {
@@ -142,4 +146,31 @@ fn a_peer_without_a_lane_is_lost_after_the_give_up_time_and_found_again() {
     transfers.opened(LaneId(1), facts(9));
     begin(&mut transfers, 1, None);
     assert_eq!(post(&mut transfers), [(1, 0)]);
+}
+
+/// The peer counts a read as executed once it has sent the answer, which may have been lost.
+#[test]
+fn a_read_is_done_when_its_answer_came_and_not_when_it_was_counted() {
+    for fence in [Fence::Executed(3), Fence::NoTruth] {
+        let mut transfers = transfers(&[0, 1], 3);
+        let id = begin_as(&mut transfers, 3, Op::Read);
+        transfers.failed(Nanos::ZERO, LaneId(1));
+        transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(0));
+        assert_eq!(post(&mut transfers), [(0, 0), (0, 1), (0, 2)]);
+        transfers.sent(LaneId(0), 1);
+        transfers.failed(Nanos::ZERO, LaneId(0));
+        transfers.closed(Nanos::ZERO, LaneId(0), fence);
+        transfers.opened(LaneId(2), facts(3));
+        assert_eq!(post(&mut transfers), [(2, 1), (2, 2)], "{fence:?}");
+        transfers.sent(LaneId(2), 2);
+        assert_eq!(outputs(&mut transfers).pop(), Some(ended(id, Ok(()), 3)), "{fence:?}");
+    }
+    let mut transfers = transfers(&[0], 1);
+    begin_as(&mut transfers, 1, Op::Read);
+    post(&mut transfers);
+    transfers.closed(Nanos::ZERO, LaneId(0), Fence::Unproven);
+    let Some(Output::Ended(Ended { result, quiesced: None, .. })) = outputs(&mut transfers).pop() else {
+        panic!("an end without a proof: the answer may still come");
+    };
+    assert_eq!(result, Err(TransferError::Unproven { peer: PEER, pieces: 1 }));
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use shunt_recovery::nanos::Nanos;
 use shunt_transfer_engine::engine::{
-    Engine, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, Paged, Policy, Write,
+    Engine, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, Paged, Policy, Read, Write,
 };
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
@@ -81,7 +81,20 @@ fn what_leaves_a_region_or_has_no_right_is_refused_and_nothing_is_posted() {
     assert!(out(refused(engine, Write { to: (&target, MEMORY - 15), ..base })));
     assert!(out(refused(engine, Write { from: (&source, MEMORY - 15), ..base })));
     assert!(out(refused(engine, Write { len: u64::MAX, ..base })));
-    assert_eq!(refused(engine, Write { to: (&local, 0), ..base }), TransferError::Rights { what: "target" });
+    let (what, want, met) = ("target", "writes", "local use");
+    assert_eq!(refused(engine, Write { to: (&local, 0), ..base }), TransferError::Rights { what, want, met });
+    let unread = |engine: &mut Engine<SimDomain>, len, from: &MrDesc, to| {
+        let read = Read { peer: OTHER, len, from: (from, 0), to: (&source, to) };
+        engine.submit_read(now, &read, OnDone::None).expect_err("refused")
+    };
+    let error = unread(engine, 8, &target, 0);
+    assert_eq!(
+        error.to_string(),
+        "source: expected a region that was described for reads of peers, got one of writes"
+    );
+    let readable = source.describe(Rights::Read);
+    assert!(out(unread(engine, MEMORY + 1, &readable, 0)) && out(unread(engine, 8, &readable, MEMORY - 7)));
+    assert!(matches!(unread(engine, 0, &readable, 0), TransferError::Refused { .. }));
     let error = refused(engine, Write { from: (&few, 0), ..base });
     assert!(matches!(error, TransferError::Refused { .. }), "a key for one of two rails: {error}");
     let pages = |indices: &[u32]| Pages { indices: indices.to_vec(), stride: 64, offset: 0 };
@@ -142,4 +155,22 @@ fn what_is_cancelled_before_it_is_posted_ends_at_once_with_a_proof() {
     assert!(!two.engines[0].cancel(now, id, Cancel::Now), "it has ended");
     two.run();
     assert_eq!((flag.load(Ordering::Acquire), two.sim.counts().executed), (FLAG_FAILED, 0));
+}
+
+#[test]
+fn a_read_brings_the_bytes_and_the_peer_is_told_nothing() {
+    let mut two = two(3);
+    let now = two.sim.now();
+    let bytes: Vec<u8> = (0..200 << 10).map(|at| (at % 251) as u8).collect();
+    two.sim.write(1, 4096, &bytes);
+    let keys = [key(1, 0), key(1, 1), key(1, 2)];
+    let readable = Mr::new(0, MEMORY, &keys).expect("a region").describe(Rights::Read);
+    let source = two.source.clone();
+    let (flag, done) = flag();
+    let read = Read { peer: OTHER, len: bytes.len() as u64, from: (&readable, 4096), to: (&source, 64) };
+    two.engines[0].submit_read(now, &read, done).expect("a read");
+    two.run();
+    assert_eq!(flag.load(Ordering::Acquire), FLAG_DONE);
+    assert!(two.sim.read(0, 64, bytes.len() as u64) == bytes);
+    assert_eq!((two.sim.counts().executed, two.engines[1].counter(PeerId(0), 0)), (3, 0));
 }

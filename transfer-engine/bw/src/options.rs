@@ -13,10 +13,12 @@ pub enum Mode {
     Single,
     /// Pages, one write each, dealt to the rails.
     Paged,
+    /// End 1 reads what end 0 says is there, split over the rails.
+    Read,
 }
 
-/// transfer_bw: end 0 writes to end 1 with the transfer engine, on soft NICs, while ports fail, and end 1 checks every
-/// byte and every immediate.
+/// transfer_bw: end 0 writes to end 1 with the transfer engine, or end 1 reads from end 0, on soft NICs, while ports
+/// fail, and end 1 checks every byte and every immediate.
 ///
 /// Alone it runs both ends in one process. Under `shunt run -n 2` each end is a process of its own; both get the same
 /// command line.
@@ -30,7 +32,7 @@ pub struct Options {
     /// How memory is written
     #[arg(long, value_enum, default_value = "paged")]
     pub mode: Mode,
-    /// Bytes of a page, or of a single write: a multiple of 8
+    /// Bytes of a page, or of a single write or read: a multiple of 8
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
     pub size: u64,
     /// Pages of one transfer, with --mode paged

@@ -7,7 +7,7 @@ use crate::pattern;
 use crate::verdict::Part;
 use anyhow::Result;
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::engine::{FLAG_RUNNING, OnDone, Write};
+use shunt_transfer_engine::engine::{FLAG_RUNNING, OnDone, Read, Write};
 use shunt_transfer_engine::error::TransferError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,14 +19,22 @@ const REST: Nanos = Nanos::millis(4);
 /// The last slots rest longer: as long as anything can be late.
 const LAST_REST: Nanos = Nanos::millis(200);
 
+/// What callbacks say of a slot.
+enum Said {
+    /// Its immediates were counted.
+    Counted(usize, Result<(), TransferError>),
+    /// Its read has ended.
+    Pulled(usize, Result<(), TransferError>),
+}
+
 /// The receiving side of an end.
 pub struct Receiver<'a> {
     options: &'a Options,
     end: &'a mut End,
     turns: [u64; SLOTS],
     resting: VecDeque<(Nanos, usize)>,
-    tell: Tell<(usize, Result<(), TransferError>)>,
-    heard: Heard<(usize, Result<(), TransferError>)>,
+    tell: Tell<Said>,
+    heard: Heard<Said>,
     last: Option<Nanos>,
     part: Part,
 }
@@ -68,9 +76,17 @@ impl<'a> Receiver<'a> {
 
     fn round(&mut self) -> Result<()> {
         self.end.step();
-        while let Ok((slot, result)) = self.heard.try_recv() {
-            if result.is_ok() {
-                self.check(slot)?;
+        while let Ok(said) = self.heard.try_recv() {
+            match said {
+                Said::Counted(slot, Ok(())) if self.options.mode == Mode::Read => self.pull(slot)?,
+                Said::Counted(slot, Ok(())) | Said::Pulled(slot, Ok(())) => self.check(slot)?,
+                Said::Counted(_, Err(_)) => {}
+                // Its slot stays lent.
+                Said::Pulled(slot, Err(error)) => {
+                    self.turns[slot] += 1;
+                    self.part.transfers_failed += 1;
+                    self.part.failure = error.to_string();
+                }
             }
         }
         let now = self.end.now();
@@ -94,6 +110,16 @@ impl<'a> Receiver<'a> {
             *word = u64::from_le_bytes(*chunk);
         }
         Ok(words)
+    }
+
+    fn pull(&mut self, slot: usize) -> Result<()> {
+        let len = self.options.transfer_bytes();
+        let (at, peer, now) = (slot as u64 * len, self.end.peer, self.end.now());
+        let tell = self.tell.clone();
+        let done = OnDone::Call(Box::new(move |ended| _ = tell.send(Said::Pulled(slot, ended.result))));
+        let read = Read { peer, len, from: (&self.end.target, at), to: (&self.end.region, at) };
+        self.end.engine.submit_read(now, &read, done)?;
+        Ok(())
     }
 
     fn check(&mut self, slot: usize) -> Result<()> {
@@ -127,10 +153,11 @@ impl<'a> Receiver<'a> {
         let pages = self.options.pages();
         let count = match self.options.mode {
             Mode::Paged => pages,
+            Mode::Read => 1,
             Mode::Single => self.end.engine.policy().writes_of(self.options.size).into(),
         };
         let tell = self.tell.clone();
-        let call = Box::new(move |result| _ = tell.send((slot, result)));
+        let call = Box::new(move |result| _ = tell.send(Said::Counted(slot, result)));
         self.end.engine.expect((self.end.peer, slot as u32), count, Nanos::MAX, call)?;
         Ok(())
     }

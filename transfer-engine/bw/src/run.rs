@@ -33,8 +33,8 @@ pub fn run(options: &Options, member: Member, nics: &SoftNics) -> Result<Vec<Par
     let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
     let bytes = options.transfer_bytes() * SLOTS as u64 + TURNS_BYTES;
     let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
-    let region = domain.register(&memory, Rights::Write)?;
-    let regions = bootstrap.all_gather(&region.describe(Rights::Write).to_bytes())?;
+    let region = domain.register(&memory, Rights::ReadWrite)?;
+    let regions = bootstrap.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
     let target = MrDesc::from_bytes(&regions[1 - pe as usize])?;
     let policy = Policy { give_up: Nanos::secs(10), ..Policy::of_rails(options.rails) };
     let (engine, peer) = (Engine::new(domain, policy), PeerId(1 - pe));

@@ -101,6 +101,11 @@ impl<'a> Sender<'a> {
                 let (from, to) = ((source, &pages), (target, &pages));
                 self.end.engine.submit_paged(now, &Paged { peer, page_len: size, imm, from, to }, done)?
             }
+            // The receiver reads it. A bare immediate tells that it is there.
+            Mode::Read => {
+                let (from, to) = ((source, at), (target, at));
+                self.end.engine.submit_write(now, &Write { peer, len: 0, imm, from, to }, done)?
+            }
         };
         Ok(())
     }

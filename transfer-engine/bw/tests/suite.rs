@@ -39,7 +39,7 @@ fn judged(output: Output) -> serde_json::Value {
 #[test]
 fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     let faults = ["--inject", "300ms:0.0:down", "--inject", "700ms:0.0:up"];
-    for mode in ["paged", "single"] {
+    for mode in ["paged", "single", "read"] {
         let arguments = [&["--mode", mode, "--duration", "2s", "--size", "64K"][..], &faults[..]].concat();
         let verdict = clean(&arguments);
         assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
@@ -99,7 +99,7 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--inject", "1ms:0:peer-killed"], "expected a fault of a NIC"),
         (&["--inject", "1ms:0.0:dwon"], "no fault is called `dwon`; did you mean `down`?"),
         (&["--json", "/no/such/v.json"], "--json /no/such/v.json: No such file or directory"),
-        (&["--mode", "other"], "[possible values: single, paged]"),
+        (&["--mode", "other"], "[possible values: single, paged, read]"),
     ] {
         let output = transfer_bw(arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

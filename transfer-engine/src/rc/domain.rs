@@ -147,7 +147,7 @@ impl RcDomain {
     /// # Errors
     /// As the first NIC answers that refuses.
     pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
-        let access = if rights == Rights::Write { Access::Remote } else { Access::Local };
+        let access = if rights == Rights::Local { Access::Local } else { Access::Remote };
         let mut keys = Vec::new();
         for rail in &self.engine.rails {
             let key = RailKey::register(rail, memory, access)?;

@@ -62,9 +62,9 @@ impl Lane {
     pub fn post(&mut self, world: &dyn World, now: Nanos, pieces: &[Piece]) {
         let key = |keys: &[u32], rail: u32| keys.get(rail as usize).copied().unwrap_or(0);
         let request = |piece: &Piece| Request {
-            from: (piece.from, piece.len as u32, key(&piece.from_keys, self.rails.local)),
-            to: (piece.to, key(&piece.to_keys, self.rails.remote)),
-            imm: piece.imm,
+            op: piece.op,
+            local: (piece.local, piece.len as u32, key(&piece.local_keys, self.rails.local)),
+            remote: (piece.remote, key(&piece.remote_keys, self.rails.remote)),
         };
         let requests: Vec<_> = pieces.iter().map(request).collect();
         if self.under_way.is_empty() {

@@ -1,5 +1,6 @@
 //! A queue pair of a lane: RC, with a receive queue that immediates consume.
 
+use crate::domain::Op;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, IMMEDIATE_OFFSET, TAIL_OFFSET, Tail};
@@ -31,15 +32,15 @@ const BUFFER_AT: u64 = 4 * QUEUE_ALIGN;
 const BUFFER_BYTES: u64 = 4096;
 const TOTAL: u64 = BUFFER_AT + BUFFER_BYTES;
 
-/// One WRITE.
+/// One WRITE or READ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// Source, its bytes, its key as NICs read it.
-    pub from: (u64, u32, u32),
-    /// Target, and its key as NICs read it.
-    pub to: (u64, u32),
-    /// What the receiver's completion carries.
-    pub imm: Option<u32>,
+    /// What it does.
+    pub op: Op,
+    /// Memory of this end, its bytes, its key as NICs read it.
+    pub local: (u64, u32, u32),
+    /// Memory of the other, and its key as NICs read it.
+    pub remote: (u64, u32),
 }
 
 /// A number that the thread of the domain changes, which posts and polls, its probes included. Workers, which make and
@@ -232,16 +233,20 @@ impl Queue {
 
 impl Request {
     /// A WRITE of nothing.
-    pub const NOTHING: Self = Self { from: (0, 0, 0), to: (0, 0), imm: None };
+    pub const NOTHING: Self = Self { op: Op::Write(None), local: (0, 0, 0), remote: (0, 0) };
 
     /// Its segments, and how many it has.
     fn segments(self, index: u64, shifted: u32) -> ([Segment; 3], usize) {
-        let Self { from: (from, len, lkey_be), to: (to, rkey_be), imm } = self;
+        let Self { op, local: (local, len, lkey_be), remote: (remote, rkey_be) } = self;
         let count = if len == 0 { 2 } else { 3 };
-        let opcode = if imm.is_some() { Opcode::RdmaWriteImm } else { Opcode::RdmaWrite };
+        let (opcode, imm) = match op {
+            Op::Write(None) => (Opcode::RdmaWrite, 0),
+            Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, imm),
+            Op::Read => (Opcode::RdmaRead, 0),
+        };
         let ctrl = wqe::ctrl(opcode, index as u16, shifted, count as u8, CqeWhen::Always as u8);
-        let ctrl = wqe::with_immediate(ctrl, imm.unwrap_or(0));
-        ([ctrl, wqe::remote(to, rkey_be), wqe::data(from, lkey_be, len)], count)
+        let ctrl = wqe::with_immediate(ctrl, imm);
+        ([ctrl, wqe::remote(remote, rkey_be), wqe::data(local, lkey_be, len)], count)
     }
 }
 

@@ -8,7 +8,8 @@ pub(super) struct Direction {
     pub posted: u64,
     pub acked: u64,
     pub executed: u64,
-    /// When the last piece arrives, its completion shows, its answer comes: all three keep their order.
+    /// When the last piece arrives, its completion shows, its answer comes: all three keep their order, and no two fall
+    /// together.
     pub arrives: u64,
     pub completes: u64,
     pub answers: u64,

@@ -13,7 +13,7 @@ mod rng;
 
 pub use rng::Rng;
 
-use crate::domain::{Domain, Event, Fence, LaneFacts, Piece};
+use crate::domain::{Domain, Event, Fence, LaneFacts, Op, Piece};
 use crate::ids::{LaneId, PeerId};
 use faults::{Fault, Kind};
 use lane::{Direction, Pair};
@@ -72,7 +72,8 @@ pub struct Counts {
 enum Act {
     /// A piece of a pair's direction arrives.
     Arrive(u64, usize, Piece, Vec<u8>),
-    Ack(u64, usize),
+    /// An answer of the responder, and where what it brings goes.
+    Ack(u64, usize, Option<(usize, Vec<u8>)>),
     Tell(u32, Event),
     /// A sender has waited long enough.
     TimeOut(u64, usize),
@@ -135,10 +136,21 @@ impl Net {
             let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else { return };
             assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
             let (rail, there) = (known.rail, known.ends[1 - side]);
-            assert_eq!(piece.from_keys.get(rail as usize), Some(&key(node, rail)), "key of the source");
-            assert_eq!(piece.to_keys.get(rail as usize), Some(&key(there, rail)), "key of the target");
-            let from = piece.from as usize;
-            let bytes = self.nodes[node as usize].memory[from..from + piece.len as usize].to_vec();
+            assert_eq!(
+                piece.local_keys.get(rail as usize),
+                Some(&key(node, rail)),
+                "key of this end's region"
+            );
+            assert_eq!(
+                piece.remote_keys.get(rail as usize),
+                Some(&key(there, rail)),
+                "key of the peer's region"
+            );
+            let at = piece.local as usize;
+            let bytes = match piece.op {
+                Op::Write(_) => self.nodes[node as usize].memory[at..at + piece.len as usize].to_vec(),
+                Op::Read => Vec::new(),
+            };
             let mut takes = self.rng.between(500, 20_000);
             if self.struck(pair, |kind| kind == Kind::Hold) {
                 self.counts.held += 1;
@@ -148,7 +160,7 @@ impl Net {
             let now = self.now;
             let Some(known) = self.pairs.get_mut(&pair) else { return };
             let direction = &mut known.directions[side];
-            direction.arrives = direction.arrives.max(now + takes);
+            direction.arrives = (direction.arrives + 1).max(now + takes);
             direction.posted += 1;
             let unanswered = direction.posted - direction.acked;
             assert!(unanswered <= u64::from(self.config.depth), "a lane has no more than its depth");
@@ -181,25 +193,27 @@ impl Net {
         let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
         pair.directions[side].executed += 1;
         self.counts.executed += 1;
-        let at = piece.to as usize;
-        self.nodes[to as usize].memory[at..at + bytes.len()].copy_from_slice(bytes);
+        let (at, memory) = (piece.remote as usize, &mut self.nodes[to as usize].memory);
+        memory[at..at + bytes.len()].copy_from_slice(bytes);
+        let read = || (piece.local as usize, memory[at..at + piece.len as usize].to_vec());
+        let brings = (piece.op == Op::Read).then(read);
         let (completes, answers) = (self.rng.between(0, 30_000), self.rng.between(500, 20_000));
         let now = self.now;
         let Some(pair) = self.pairs.get_mut(&number) else { return };
         let direction = &mut pair.directions[side];
-        direction.completes = direction.completes.max(now + completes);
-        direction.answers = direction.answers.max(now + answers);
+        direction.completes = (direction.completes + 1).max(now + completes);
+        direction.answers = (direction.answers + 1).max(now + answers);
         let (completes, answers) = (direction.completes, direction.answers);
         direction.acks_lost |= acks_lost;
         let lost = direction.acks_lost;
-        if let Some(imm) = piece.imm {
+        if let Op::Write(Some(imm)) = piece.op {
             self.at(completes, Act::Tell(to, Event::Imm(PeerId(peer), imm)));
         }
         if lost {
             self.counts.acks_lost += 1;
             self.time_out(number, side);
         } else {
-            self.at(answers, Act::Ack(number, side));
+            self.at(answers, Act::Ack(number, side, brings));
         }
     }
 
@@ -279,12 +293,17 @@ impl Net {
     fn act(&mut self, act: Act) {
         match act {
             Act::Arrive(pair, side, piece, bytes) => self.arrive(pair, side, &piece, &bytes),
-            Act::Ack(number, side) => {
-                let Some(pair) = self.pairs.get_mut(&number) else { return };
-                if !pair.stopped[side] && !pair.silent {
+            Act::Ack(number, side, brings) => {
+                let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.stopped[side]) else {
+                    return;
+                };
+                let node = &mut self.nodes[pair.ends[side] as usize];
+                if let Some((at, bytes)) = brings {
+                    node.memory[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+                if !pair.silent {
                     pair.directions[side].acked += 1;
-                    let end = pair.ends[side];
-                    self.nodes[end as usize].events.push(Event::Sent(lane(number, side), 1));
+                    node.events.push(Event::Sent(lane(number, side), 1));
                 }
             }
             Act::Tell(node, event) => self.nodes[node as usize].events.push(event),

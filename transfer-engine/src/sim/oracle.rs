@@ -6,7 +6,7 @@
 
 use super::faults::Fault;
 use super::{Config, Counts, Rng, Sim, SimDomain, key};
-use crate::engine::{Engine, OnDone, Paged, Policy, Write};
+use crate::engine::{Engine, OnDone, Paged, Policy, Read, Write};
 use crate::error::TransferError;
 use crate::ids::{PeerId, TransferId};
 use crate::region::{Mr, MrDesc, Rights};
@@ -52,12 +52,21 @@ struct Case {
     paged: Option<(u64, Pages, Pages)>,
     len: u64,
     imm: Option<u32>,
+    /// The receiver reads it.
+    pulled: bool,
     id: Option<TransferId>,
     ended: Vec<Ended>,
     reached: Vec<(Result<(), TransferError>, Nanos)>,
     was_cancelled: bool,
     revoked: bool,
     pieces: u64,
+}
+
+impl Case {
+    /// Whose engine moves it.
+    const fn owner(&self) -> usize {
+        if self.pulled { self.to as usize } else { self.from as usize }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +102,9 @@ const fn shape(case: usize, at: u64) -> u8 {
 fn draw_case(rng: &mut Rng, nodes: u32, number: usize) -> Case {
     let from = rng.below(nodes.into()) as u32;
     let to = (from + 1 + rng.below(u64::from(nodes) - 1) as u32) % nodes;
-    let imm = (!rng.one_in(4)).then_some(number as u32 + 1);
-    let paged = rng.one_in(2).then(|| {
+    let pulled = rng.one_in(5);
+    let imm = (!pulled && !rng.one_in(4)).then_some(number as u32 + 1);
+    let paged = (!pulled && rng.one_in(2)).then(|| {
         let stride = 64 << rng.below(3);
         let all = SLOT / stride;
         let pages = |rng: &mut Rng, count: u64| {
@@ -116,6 +126,7 @@ fn draw_case(rng: &mut Rng, nodes: u32, number: usize) -> Case {
         paged,
         len,
         imm,
+        pulled,
         id: None,
         ended: Vec::new(),
         reached: Vec::new(),
@@ -147,7 +158,8 @@ impl Run {
         let keys = |node| (0..rails).map(|rail| key(node, rail)).collect::<Vec<_>>();
         let region = |node| {
             let mr = Mr::new(0, memory, &keys(node)).expect("a region of this run");
-            let desc = MrDesc::from_bytes(&mr.describe(Rights::Write).to_bytes()).expect("as it was sent");
+            let desc =
+                MrDesc::from_bytes(&mr.describe(Rights::ReadWrite).to_bytes()).expect("as it was sent");
             (mr, desc)
         };
         let cases: Vec<_> = (0..count).map(|number| draw_case(rng, nodes, number)).collect();
@@ -179,18 +191,24 @@ impl Run {
             told.lock().unwrap_or_else(PoisonError::into_inner).ended.push((number, ended));
         }));
         let (peer, imm) = (PeerId(case.to), case.imm);
-        let (source, target) = (&self.regions[case.from as usize].0, &self.regions[case.to as usize].1);
-        let engine = &mut self.engines[case.from as usize];
+        let (source, target) = (&self.regions[case.from as usize], &self.regions[case.to as usize]);
+        let engine = &mut self.engines[case.owner()];
         let (id, pieces) = match &case.paged {
+            None if case.pulled => {
+                let (len, at) = (case.len, number as u64 * SLOT);
+                let (from, to) = ((&source.1, at), (&target.0, half + at));
+                let read = Read { peer: PeerId(case.from), len, from, to };
+                (engine.submit_read(now, &read, done), self.policy.writes_of(len).into())
+            }
             Some((page_len, from, to)) => {
                 let to = Pages { offset: half + to.offset, ..to.clone() };
-                let (page_len, from, to) = (*page_len, (source, from), (target, &to));
+                let (page_len, from, to) = (*page_len, (&source.0, from), (&target.1, &to));
                 let pages = from.1.indices.len() as u64;
                 (engine.submit_paged(now, &Paged { peer, page_len, imm, from, to }, done), pages)
             }
             None => {
                 let (len, at) = (case.len, number as u64 * SLOT);
-                let write = Write { peer, len, imm, from: (source, at), to: (target, half + at) };
+                let write = Write { peer, len, imm, from: (&source.0, at), to: (&target.1, half + at) };
                 (engine.submit_write(now, &write, done), self.policy.writes_of(len).into())
             }
         };
@@ -222,7 +240,7 @@ impl Run {
             Deed::Cancel(number, how) => {
                 let case = &mut self.cases[number];
                 if let Some(id) = case.id {
-                    case.was_cancelled |= self.engines[case.from as usize].cancel(now, id, how);
+                    case.was_cancelled |= self.engines[case.owner()].cancel(now, id, how);
                 }
             }
         }
