@@ -6,12 +6,13 @@ pub use crate::call::{
 };
 use crate::domain::{Domain, Event, Op, Piece};
 use crate::error::TransferError;
-use crate::ids::{ExpectationId, PeerId, TransferId};
+use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
 use crate::region::{Mr, MrDesc};
 use crate::shard::{PIECE_MAX, page_pairs, pieces};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
+use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,7 @@ pub struct Engine<D> {
     scatters: Joins<(PeerId, Ended), OnScattered>,
     scattered: BTreeMap<JoinId, Vec<TransferId>>,
     barriers: Joins<(PeerId, Result<(), TransferError>), OnMet>,
+    watchers: Watchers,
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
@@ -64,6 +66,7 @@ impl<D: Domain> Engine<D> {
             scatters: Joins::default(),
             scattered: BTreeMap::new(),
             barriers: Joins::default(),
+            watchers: Watchers::default(),
             expectations: 0,
             panics: 0,
             events: Vec::new(),
@@ -291,6 +294,18 @@ impl<D: Domain> Engine<D> {
         self.counters.count(peer, imm)
     }
 
+    /// Watches a word that a kernel or another thread writes: each step reads it, and tells of a change on its thread.
+    /// Values between two steps are passed over; the last one never is. A callback that panics is counted and ends its
+    /// watcher.
+    pub fn watch(&mut self, read: ReadWord, each: OnChange) -> WatcherId {
+        self.watchers.watch(read, each)
+    }
+
+    /// Ends a watcher. False if it has ended already.
+    pub fn unwatch(&mut self, watcher: WatcherId) -> bool {
+        self.watchers.unwatch(watcher)
+    }
+
     /// Cancels a transfer: its end says what was written. False if it has ended already.
     pub fn cancel(&mut self, now: Nanos, transfer: TransferId, how: Cancel) -> bool {
         self.transfers.cancel(now, transfer, how)
@@ -334,6 +349,7 @@ impl<D: Domain> Engine<D> {
             }
         }
         self.events = events;
+        busy |= self.look_at_words();
         self.transfers.tick(now);
         let overdue = self.counters.overdue(now);
         busy |= !overdue.is_empty();
@@ -407,6 +423,15 @@ impl<D: Domain> Engine<D> {
                 ends.into_iter().filter_map(|(peer, result)| Some((peer, result.err()?))).collect();
             self.guarded(|| call(if failed.is_empty() { Ok(()) } else { Err(failed) }));
         }
+    }
+
+    fn look_at_words(&mut self) -> bool {
+        let Self { watchers, panics, .. } = self;
+        watchers.look(|call| {
+            let goes = catch_unwind(AssertUnwindSafe(call));
+            *panics += u64::from(goes.is_err());
+            goes.ok()
+        })
     }
 
     fn guarded(&mut self, call: impl FnOnce()) {

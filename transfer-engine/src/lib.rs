@@ -7,6 +7,7 @@
 //! | [`call`] | writes, scatters, barriers, and who is told |
 //! | [`transfer`] | the life of transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
+//! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
 //! | [`region`] | regions and their descriptions, bounds and rights; pure |
@@ -29,3 +30,4 @@ pub mod region;
 pub mod shard;
 pub mod sim;
 pub mod transfer;
+pub mod watch;

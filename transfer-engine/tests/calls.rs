@@ -13,6 +13,7 @@ use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::sim::{Config, Sim, SimDomain, key};
 use shunt_transfer_engine::transfer::Cancel;
+use shunt_transfer_engine::watch::Goes;
 
 const MEMORY: u64 = 1 << 20;
 const OTHER: PeerId = PeerId(1);
@@ -173,4 +174,34 @@ fn a_read_brings_the_bytes_and_the_peer_is_told_nothing() {
     assert_eq!(flag.load(Ordering::Acquire), FLAG_DONE);
     assert!(two.sim.read(0, 64, bytes.len() as u64) == bytes);
     assert_eq!((two.sim.counts().executed, two.engines[1].counter(PeerId(0), 0)), (3, 0));
+}
+
+/// A thread stands for the kernel: it writes memory, then the word. What the word promises is there when it is told, in
+/// order, and the last value is not lost.
+#[test]
+fn a_word_that_a_thread_writes_is_told_in_order_with_what_was_written_before_it() {
+    const STEPS: u64 = 200_000;
+    let mut two = two(1);
+    let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let (read, data, write) = (words.clone(), words.clone(), words.clone());
+    let told = Arc::new(AtomicU64::new(0));
+    let last = told.clone();
+    let each = move |old: u64, new: u64| {
+        assert!(old < new && data[0].load(Ordering::Relaxed) >= new, "{old}, {new}");
+        last.store(new, Ordering::Relaxed);
+        if new == STEPS { Goes::Off } else { Goes::On }
+    };
+    let id = two.engines[0].watch(Box::new(move || read[1].load(Ordering::Relaxed)), Box::new(each));
+    let writer = std::thread::spawn(move || {
+        for step in 1..=STEPS {
+            write[0].store(step, Ordering::Relaxed);
+            write[1].store(step, Ordering::Release);
+        }
+    });
+    while !writer.is_finished() {
+        two.engines[0].step(Nanos::ZERO);
+    }
+    two.engines[0].step(Nanos::ZERO);
+    assert_eq!((told.load(Ordering::Relaxed), two.engines[0].callback_panics()), (STEPS, 0));
+    assert!(!two.engines[0].unwatch(id), "it has ended");
 }
