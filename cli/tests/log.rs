@@ -15,11 +15,11 @@ fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// A C program whose PE 0 loses the port of its primary rail for 60 ms, in the middle of puts and barriers.
+/// A C program whose PE 0 loses the port of its primary rail for 300 ms, in the middle of puts and barriers.
 fn run(environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     command.args(["run", "-n", &PES.to_string(), "--"]).arg(folder().join("exact"));
-    command.args(["put", "2000", "0", "0", "5", "down=60ms"]);
+    command.args(["put", "2000", "0", "0", "5", "down=300ms"]);
     let one = [("NVSHMEM_IBGDA_NUM_RC_PER_PE", "1")];
     let output = command.envs(USUAL).envs(one).envs(environment.iter().copied()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));

@@ -77,13 +77,25 @@ impl Found {
         let devices: Vec<Seen> = inventory.rdma.iter().map(Seen::from).collect();
         match choose(asked, &devices, &opens_one(&devices))? {
             Chosen::Soft(why) => Ok(Self::Soft(why)),
-            Chosen::Mlx5 => match MachinePorts::of(inventory, rails, lookup) {
-                // Ports that are up and no rails, such as those of a bond.
-                Err(NoMachine::Ports(few @ NoPorts::TooFew { .. })) if asked == NicKind::Auto => {
-                    Ok(Self::Soft(few.to_string()))
-                }
-                found => Ok(Self::Mlx5(Box::new(found?))),
-            },
+            Chosen::Mlx5 => {
+                let selected = Selection::from_lookup(lookup)? != Selection::default();
+                Self::settle(asked, selected, MachinePorts::of(inventory, rails, lookup))
+            }
+        }
+    }
+
+    /// Ports that are up may be no rails, such as those of a bond. Where variables `selected` some, software in their
+    /// place would reach no other machine.
+    fn settle(
+        asked: NicKind,
+        selected: bool,
+        ports: Result<MachinePorts, NoMachine>,
+    ) -> Result<Self, NoMachine> {
+        match ports {
+            Err(NoMachine::Ports(few @ NoPorts::TooFew { .. })) if asked == NicKind::Auto && !selected => {
+                Ok(Self::Soft(few.to_string()))
+            }
+            ports => Ok(Self::Mlx5(Box::new(ports?))),
         }
     }
 }
@@ -234,6 +246,32 @@ impl OwnPorts {
             (Some(control), Some(port)) => control.inject(&port.device, from_now_ns, kind),
             (None, _) => Err("the NICs are hardware, only soft NICs fail on request".to_owned()),
             (_, None) => Err(format!("there is no rail {at} in this process")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index that no GID table has made a job on a cluster take software NICs.
+    #[test]
+    fn ports_that_were_selected_are_not_replaced_by_software() {
+        let few = || {
+            let (usable, unusable) =
+                (Vec::new(), vec!["mlx5_0:1: NVSHMEM_IB_GID_INDEX=99 is empty here".into()]);
+            Err(NoMachine::Ports(NoPorts::TooFew { rails: 1, usable, unusable, down: false }))
+        };
+        let Ok(Found::Soft(why)) = Found::settle(NicKind::Auto, false, few()) else {
+            panic!("auto takes what works");
+        };
+        assert_eq!(
+            why,
+            "rails of a PE: expected a port for each of 1, got none: no port can be used; \
+             not mlx5_0:1: NVSHMEM_IB_GID_INDEX=99 is empty here"
+        );
+        for (asked, selected) in [(NicKind::Auto, true), (NicKind::Mlx5, false), (NicKind::Mlx5, true)] {
+            assert!(matches!(Found::settle(asked, selected, few()), Err(NoMachine::Ports(_))), "{asked:?}");
         }
     }
 }

@@ -39,8 +39,8 @@ pub enum NoPorts {
     NoDevice,
     /// Too few ports.
     #[error(
-        "rails of a PE: expected at most {}, got {rails}: {} can be used{}",
-        usable.len(),
+        "rails of a PE: {}: {} can be used{}",
+        shortage(*rails, usable.len()),
         list(usable),
         but(unusable)
     )]
@@ -54,6 +54,13 @@ pub enum NoPorts {
         /// With those that are down now there would be enough.
         down: bool,
     },
+}
+
+fn shortage(rails: u32, usable: usize) -> String {
+    match usable {
+        0 => format!("expected a port for each of {rails}, got none"),
+        usable => format!("expected at most {usable}, got {rails}"),
+    }
 }
 
 fn list(usable: &[String]) -> String {
