@@ -14,6 +14,10 @@ pub trait Oob: Send {
     fn reachable(&self, _pe: u32) -> bool {
         true
     }
+    /// True once that PE has said that it leaves: no link to it is expected any more.
+    fn has_left(&self, _pe: u32) -> bool {
+        false
+    }
 }
 
 /// Latency if none is given.

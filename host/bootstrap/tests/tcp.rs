@@ -518,6 +518,7 @@ fn a_rank_that_fails_says_why_and_all_others_are_told() {
             let Err(BootstrapError::Lost { rank: 2, reason, .. }) = answer else { panic!("{answer:?}") };
             assert_eq!(reason, "it failed: rail 1 does not open");
         }
+        assert!(nets.iter().all(|net| !net.end(Topic::Agent).has_left(2)), "a failure is a loss");
     });
 }
 
@@ -690,6 +691,8 @@ fn peers_that_left_are_seen_as_such_and_silence_is_measured() {
     for net in &nets {
         until("the end of rank 0", || !net.peer(0).up);
         assert_eq!(net.peer(0).reason, LinkReason::Left);
+        let agent = net.end(Topic::Agent);
+        assert!(agent.has_left(0) && !agent.has_left(3 - net.rank()));
         assert!(net.peer(3 - net.rank()).up && !net.peer(7).up);
         let silent = net.peer(0).silence();
         std::thread::sleep(Duration::from_millis(2));

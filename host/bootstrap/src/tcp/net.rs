@@ -337,4 +337,9 @@ impl Oob for TcpEnd {
             _ => false,
         })
     }
+
+    fn has_left(&self, pe: u32) -> bool {
+        let state = self.handle.shared.lock();
+        state.peers.get(pe as usize).is_some_and(|peer| peer.link.reason == LinkReason::Left)
+    }
 }

@@ -241,6 +241,11 @@ impl Links {
         self.oob.reachable(peer)
     }
 
+    /// True once a peer's agent has said that it leaves.
+    pub fn has_left(&self, peer: u32) -> bool {
+        self.oob.has_left(peer)
+    }
+
     /// A peer was asked in vain: the other link may not reach it, whatever it says itself.
     pub fn doubt(&mut self, now: Nanos, peer: u32) {
         let until = now + DOUBT_NS;

@@ -95,7 +95,12 @@ pub(super) fn gather_steps(recovery: &mut Recovery, now: Nanos) {
 /// What is told of the agents' own link.
 pub(super) fn look_at_links(recovery: &mut Recovery, now: Nanos) {
     for peer in recovery.peers() {
-        let reaches = recovery.engine.links.own_reaches(peer);
+        let links = &recovery.engine.links;
+        // An end in good order is no loss.
+        if links.has_left(peer) {
+            continue;
+        }
+        let reaches = links.own_reaches(peer);
         recovery.channels.reporter.tell_link(now, peer, reaches);
     }
 }

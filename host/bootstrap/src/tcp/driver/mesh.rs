@@ -28,7 +28,8 @@ fn reason(end: &End) -> LinkReason {
             _ => LinkReason::Failed(error.to_string()),
         },
         End::TimedOut => LinkReason::TimedOut,
-        End::Left(_) => LinkReason::Left,
+        End::Left(why) if why.is_empty() => LinkReason::Left,
+        End::Left(_) => LinkReason::Failed(end.text()),
         End::Trouble(_) => LinkReason::Failed(end.text()),
     }
 }
