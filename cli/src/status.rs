@@ -8,6 +8,7 @@ use shunt_host::events::page::{PageError, PageReader, folder_of, pages_in};
 use shunt_json::{Document, Kind};
 use shunt_layout::state::CauseKind;
 use shunt_layout::status::{PeerState, RailState, Standing, StatusPage};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -118,8 +119,10 @@ fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
     }
     let heads = ["PE", "PID", "JOB", "STATE", "RAILS", "PEERS", "FAILOVERS", "BACK", "AGE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let pages = || met.iter().filter_map(|met| Some((met, met.page.as_ref().ok()?)));
+    let one_job = pages().map(|(_, page)| name(&page.job)).collect::<BTreeSet<_>>().len() == 1;
     let mut notes = String::new();
-    for (met, page) in met.iter().filter_map(|met| Some((met, met.page.as_ref().ok()?))) {
+    for (met, page) in pages() {
         let summary = &page.summary;
         let age = now.saturating_sub(summary.updated_unix_ns);
         let state = match summary.trouble_unix_ns {
@@ -140,7 +143,8 @@ fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
             summary.switchbacks.to_string(),
             seconds(age),
         ]);
-        notes += &note(page, now);
+        let job = if one_job { String::new() } else { name(&page.job) + ": " };
+        note(page, now).lines().for_each(|line| notes += &format!("{job}{line}\n"));
     }
     columns(&rows, "") + &notes
 }
