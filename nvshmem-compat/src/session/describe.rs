@@ -15,9 +15,12 @@ fn uncertain(fault: &Fault, applied: bool) -> String {
     };
     // By default the owner executes what returns a value, and other atomics are the NIC's.
     let operation = fault.operation();
-    let avoids = if matches!(operation, Operation::Fetch) { "auto" } else { "exact" };
+    let (what, avoids) = match operation {
+        Operation::Fetch => ("an atomic that returns a value", "auto"),
+        _ => ("a signal, or an atomic that returns none,", "exact"),
+    };
     format!(
-        "{operation:?} at heap offset {:#x} {known}: shunt_nvshmem_resolve lets the channel go on, before \
+        "{what} at heap offset {:#x} {known}: shunt_nvshmem_resolve lets the channel go on, before \
          SHUNT_GIVE_UP is over; with SHUNT_FETCH={avoids} the word's owner executes it, and this does not happen",
         fault.address
     )
@@ -87,9 +90,16 @@ mod tests {
             address: 0x40,
         };
         let lost = uncertain(&fault(Operation::Fetch as u32), true);
-        assert!(lost.starts_with("Fetch at heap offset 0x40 was applied, and its answer is lost"), "{lost}");
+        assert!(
+            lost.starts_with(
+                "an atomic that returns a value at heap offset 0x40 was applied, and its answer is lost"
+            ),
+            "{lost}"
+        );
         let unknown = uncertain(&fault(Operation::Add as u32), false);
-        assert!(unknown.starts_with("Add at heap offset 0x40 may or may not have been applied"), "{unknown}");
+        let want =
+            "a signal, or an atomic that returns none, at heap offset 0x40 may or may not have been applied";
+        assert!(unknown.starts_with(want), "{unknown}");
         // By default a fetch is the owner's: the setting that avoids it is not the dearest one.
         assert!(
             lost.contains("SHUNT_FETCH=auto") && unknown.contains("SHUNT_FETCH=exact"),
