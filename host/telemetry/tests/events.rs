@@ -135,12 +135,15 @@ impl tracing::field::Visit for Listener {
     }
 }
 
-impl tracing::Subscriber for Listener {
+/// Hands every event of ours to a visitor.
+struct Hears<V>(V);
+
+impl<V: tracing::field::Visit + Clone + Send + Sync + 'static> tracing::Subscriber for Hears<V> {
     fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
         about.target() == "shunt"
     }
     fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
+        event.record(&mut self.0.clone());
     }
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
         tracing::span::Id::from_u64(1)
@@ -156,7 +159,7 @@ impl tracing::Subscriber for Listener {
 fn a_programs_own_subscriber_gets_numbers_as_numbers() {
     let listener = Listener::default();
     let heard = listener.0.clone();
-    tracing::subscriber::with_default(listener, || {
+    tracing::subscriber::with_default(Hears(listener), || {
         let (cause, at) = ("port-down", route());
         let event = Event::SwitchCut {
             at: route(),
@@ -182,7 +185,7 @@ fn a_programs_own_subscriber_gets_numbers_as_numbers() {
 fn many_suspicions_are_few_lines_and_a_whole_timeline() {
     let lines = Lines::default();
     let mut log = Log::new(0);
-    tracing::subscriber::with_default(lines.clone(), || {
+    tracing::subscriber::with_default(Hears(lines.clone()), || {
         log.take(0, Event::RailOpened { rail: 1, device: "mlx5_1".into(), up: true });
         for at_ns in (0..1_000).map(|turn| turn * 5_000_000) {
             log.take(at_ns, Event::RailSuspected { of: 1, rail: 0 });
@@ -211,22 +214,6 @@ impl tracing::field::Visit for Lines {
         }
     }
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-}
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
-        about.target() == "shunt"
-    }
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 struct Wire(mpsc::Sender<Told>);
