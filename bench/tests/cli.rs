@@ -156,6 +156,18 @@ fn words_that_cannot_be_written_are_not_status_0() {
     }
 }
 
+/// A variable whose name is misspelt changes nothing, and silence would hide that.
+#[test]
+fn a_variable_that_nothing_reads_is_said_once_on_stderr() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
+    command.args(["-e", "64", "-n", "2", "-w", "1", "--duration", "50ms"]);
+    let output = command.env("SHUNT_GIVEUP", "3s").output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let said = "shunt: SHUNT_GIVEUP is not read: did you mean SHUNT_GIVE_UP?";
+    assert_eq!(error.lines().filter(|line| *line == said).count(), 1, "{error}");
+}
+
 /// A NIC that may place out of order has signals go as atomics. Nobody finds that out by a slow run: it is said, once
 /// for all NICs and phases, unless it was asked for.
 #[test]

@@ -163,10 +163,8 @@ fn others(environment: &BTreeMap<String, String>) -> Vec<Other> {
         .collect()
 }
 
-/// The known name with the fewest letters between it and this one, if they are few.
 fn nearest(name: &str) -> Option<&'static str> {
-    let near = known().map(|variable| (strsim::levenshtein(name, variable.name), variable.name));
-    near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
+    config::nearest(name, known().map(|variable| variable.name))
 }
 
 /// The table: a line a variable, or where a terminal is too narrow for that, the meaning below.
@@ -317,5 +315,14 @@ mod tests {
         assert_eq!(nearest("SHUNT_WHATEVER_ELSE"), None);
         assert_eq!(nearest("NVSHMEM_SYMETRIC_SIZE"), Some("NVSHMEM_SYMMETRIC_SIZE"));
         assert_eq!(nearest("NVSHMEM_WHATEVER_ELSE"), None);
+    }
+
+    /// Programs say at their start what nothing reads: their list of names is this command's.
+    #[test]
+    fn no_variable_of_this_command_is_unread_to_a_program() {
+        assert_eq!(config::unread(known().map(|variable| variable.name.to_owned())), Vec::<String>::new());
+        for name in config::ELSEWHERE {
+            assert!(known().any(|variable| variable.name == *name), "{name} is read by nothing");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
-pub use shunt_settings::{NicKind, QueuesKind, VARIABLES, Variable, parse_duration};
+pub use shunt_settings::{
+    ELSEWHERE, NicKind, QueuesKind, VARIABLES, Variable, nearest, parse_duration, unread,
+};
 
 use crate::error::ConfigError;
 use crate::events;

@@ -188,7 +188,7 @@ pub const TABLE: &[Known] = &[
         "NVSHMEM_REMOTE_TRANSPORT",
         "ibrc",
         "transport of host-initiated transfers",
-        Values::Any,
+        Values::Word(&["ibrc", "ibdevx", "ibgda", "none", "ucx", "libfabric", "gpunetio"]),
         "they take the same channels as device code, with none, too: PEs of one machine reach each other by NICs",
     )
     .refused(Refused::Words(&["ucx", "libfabric", "gpunetio"], NO_OTHER)),

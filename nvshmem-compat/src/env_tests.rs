@@ -109,6 +109,7 @@ fn what_makes_no_sense_is_said_with_what_would() {
         ("NVSHMEM_IBGDA_RC_MAP_BY", "thread"),
         ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
         ("NVSHMEM_IBGDA_FAILURE_THRESHOLD", "few"),
+        ("NVSHMEM_REMOTE_TRANSPORT", "ibrcx"),
     ];
     for (name, value) in cases {
         let error = with(&[(name, value)]).unwrap_err();

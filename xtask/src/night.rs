@@ -24,7 +24,7 @@ Each part prints its own progress and table; the last table says what came of al
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
   wheels   Python's, for x86_64 and aarch64 with glibc 2.28; the tests under each interpreter from 3.10 on
-  crates   the crate shunt and what it needs, packed as they would be published, and built from that; their API
+  crates   the crate shunt and what it needs, documented, packed as for a registry, and built from that; their API
            against a commit's (cargo-semver-checks): a break that the version does not announce fails
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   transport  NVSHMEM's own IBRC and IBDEVX transports: two processes put, get and signal on soft NICs

@@ -14,7 +14,7 @@ use std::fmt::Write;
 #[derive(Args)]
 #[command(after_help = after_help())]
 pub struct Arguments {
-    /// Fabric of the program [default: SHUNT_FABRIC, or default]
+    /// Fabric of the program: `shunt soft-rdma list` shows it [default: SHUNT_FABRIC, or default]
     #[arg(long, value_name = "NAME", value_parser = fabric_name)]
     fabric: Option<String>,
     /// The program's process [default: the only one of the fabric]

@@ -8,9 +8,9 @@
 //! | [`choice`] | what `SHUNT_NIC` comes to; pure (feature `mlx5`) |
 //! | [`ports`] | which ports of libibverbs are rails; pure (feature `mlx5`) |
 //! | [`machine`] | the ports of this machine, found and opened (feature `mlx5`) |
-//! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
+//! | `control` | the way to make an interposer's soft NICs fail (feature `interposer`) |
 //! | [`queues`] | what `SHUNT_QUEUES` comes to; pure |
-//! | `open_nics` | [`OpenNics`]: NICs of this process, whatever they are (feature `interposer`) |
+//! | `open_nics` | `OpenNics`: NICs of this process, whatever they are (feature `interposer`) |
 //! | `shared_heap` | [`SharedHeap`]: a heap that other processes of the node map |
 //! | `simulated_memory` | [`SimulatedMemory`]: a device's memory in software, which the host reaches by copies alone |
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |

@@ -145,7 +145,7 @@ impl Builder {
     /// Brings the PE up without an agent, for a program that runs it by itself. Waits for the others.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// As [`enum@Error`] says.
     pub fn connect(self) -> Result<Pe, Error> {
         let mut config = self.settings.pe_config(self.heap_bytes, self.nics.silence());
         if let Some(adjust) = self.adjust {
@@ -162,7 +162,7 @@ impl Builder {
     /// this, the PEs of one process on threads of their own ([`start_together`]).
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// As [`enum@Error`] says.
     pub fn start(mut self) -> Result<Runtime, Error> {
         let (nics, sinks) = (self.nics.clone(), std::mem::take(&mut self.sinks));
         Runtime::of(self.connect()?, nics, sinks)

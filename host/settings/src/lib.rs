@@ -4,11 +4,13 @@ mod duration;
 mod nic;
 mod queues;
 pub mod syntax;
+mod unread;
 mod variables;
 
 pub use duration::{parse_duration, within};
 pub use nic::NicKind;
 pub use queues::QueuesKind;
+pub use unread::{ELSEWHERE, nearest, unread};
 pub use variables::{BOOLEAN, MACHINE_READABLE, TEN_MINUTES_NS, VARIABLES, Variable};
 
 use std::ops::RangeInclusive;

@@ -7,7 +7,7 @@ use super::page::folder_of;
 use shunt_settings::{ConfigError, Lookup, parse_bool};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 /// What names a job, the first that is set.
 const JOBS: [&str; 4] = ["SHUNT_FABRIC", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"];
@@ -51,15 +51,17 @@ impl Watching {
         })
     }
 
-    /// What the process's environment asks for. What makes no sense is said once, and not asked for.
+    /// What the process's environment asks for. What makes no sense is said once, and not asked for. So are variables
+    /// of ours that nothing reads.
     pub fn from_env() -> Self {
-        static SAID: Mutex<bool> = Mutex::new(false);
-        Self::from_lookup(&|name| std::env::var(name).ok()).unwrap_or_else(|error| {
-            if !std::mem::replace(&mut *SAID.lock().expect("no panic under this lock"), true) {
-                say(&error.to_string());
-            }
-            Self::nobody()
-        })
+        static SAID: Once = Once::new();
+        let asked = Self::from_lookup(&|name| std::env::var(name).ok());
+        SAID.call_once(|| {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            let wrong = asked.as_ref().err().map(ToString::to_string);
+            wrong.into_iter().chain(shunt_settings::unread(names)).for_each(|line| say(&line));
+        });
+        asked.unwrap_or_else(|_| Self::nobody())
     }
 
     /// The timeline of a PE.

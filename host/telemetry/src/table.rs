@@ -162,7 +162,7 @@ events! {
         to: u32 = "slot entered", cause: &'static str = "cause",
     }
     /// Every path is ready and every channel on its primary again.
-    Recovered "recovered" Info { lasted_ns: u64 = "ns since the first sign of trouble" }
+    Recovered "recovered" Warn { lasted_ns: u64 = "ns since the first sign of trouble" }
     /// Records were overwritten or dropped before anybody read them, or a record of them was never finished.
     EventsLost "events_lost" Warn { from: &'static str = "records, steps, log or file", count: u64 = "how many" }
     /// Whatever has no event of its own.

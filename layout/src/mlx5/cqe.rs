@@ -10,13 +10,13 @@ pub const VENDOR_SYNDROME_OFFSET: usize = 0x36;
 pub const SYNDROME_OFFSET: usize = 0x37;
 /// Offset of the word `vendor`, `syndrome` lie in.
 pub const SYNDROME_WORD_OFFSET: usize = 0x34;
-/// Offset of the word that holds the send opcode [31:24] and the QPN [23:0].
+/// Offset of the word that holds the send opcode `31:24` and the QPN `23:0`.
 pub const OPCODE_QPN_OFFSET: usize = 0x38;
 /// Offset of the user index (CQE version 1).
 pub const USER_INDEX_OFFSET: usize = 0x20;
 /// Offset of the source LID.
 pub const SOURCE_LID_OFFSET: usize = 0x16;
-/// Offset of the word that holds the GRH flag [29:28] and the QPN a datagram came from [23:0].
+/// Offset of the word that holds the GRH flag `29:28` and the QPN a datagram came from `23:0`.
 pub const FLAGS_REMOTE_QPN_OFFSET: usize = 0x18;
 /// In that word: a GRH lies in front of the data.
 pub const GRH_FLAG: u32 = 1 << 28;

@@ -1,18 +1,19 @@
-//! The crates that users of the facade need, packed as they would be published, and built from what was packed.
+//! The crates that users of the facade need: documented, packed as they would be published, and built from that.
 
 use crate::semver::{self, Package};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use shunt_task::sh;
 
-/// `cargo xtask night --only crates`: `cargo publish --dry-run` of every package that may be published, and their API
-/// against that of a commit (`--baseline REV`, else the last release).
+/// `cargo xtask night --only crates`: `cargo doc` and `cargo publish --dry-run` of every package that may be published,
+/// and their API against that of a commit (`--baseline REV`, else the last release).
 pub fn night(args: &[String]) -> Result<()> {
     let metadata = sh::capture(sh::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let packages = publishable(&metadata.stdout)?;
     if !packages.iter().any(|package| package.name == "shunt") {
         bail!("packages that may be published: expected shunt among them, got {packages:?}");
     }
+    document(&packages)?;
     let mut publish = sh::cargo();
     publish.args(["publish", "--dry-run", "--quiet", "--allow-dirty"]);
     for package in &packages {
@@ -31,6 +32,18 @@ pub fn night(args: &[String]) -> Result<()> {
     if count.failed > 0 {
         bail!("the API of {} crates is broken and the version does not say so", count.failed);
     }
+    Ok(())
+}
+
+/// Makes the pages of their items. A link that leads nowhere is an error.
+fn document(packages: &[Package]) -> Result<()> {
+    let mut doc = sh::cargo();
+    doc.args(["doc", "--quiet", "--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "-D warnings");
+    for package in packages {
+        doc.args(["-p", &package.name]);
+    }
+    sh::run(&mut doc).context("pages of items: a link leads nowhere")?;
+    println!("{} crates documented, no link broken", packages.len());
     Ok(())
 }
 

@@ -328,7 +328,7 @@ impl Oob for TcpEnd {
         self.handle.shared.take(self.topic)
     }
 
-    /// False as well for a peer that has said nothing for [`SILENT`]: a machine that lost its power closes nothing.
+    /// False as well for a peer that has said nothing for `SILENT`: a machine that lost its power closes nothing.
     fn reachable(&self, pe: u32) -> bool {
         let state = self.handle.shared.lock();
         state.peers.get(pe as usize).is_none_or(|peer| match peer.link.reason {

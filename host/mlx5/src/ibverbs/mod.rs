@@ -1,7 +1,7 @@
 //! [`Devx`] on hardware: libibverbs opens the device, libmlx5's DEVX carries the firmware commands.
 //!
 //! The same library runs against whatever the system's uverbs devices are, a soft NIC behind an interposer among them.
-//! Every call that may hang is made by the NIC's command thread ([`worker`]); events are read by the thread that asks.
+//! Every call that may hang is made by the NIC's command thread (`worker`); events are read by the thread that asks.
 
 mod driver;
 mod events;

@@ -32,7 +32,7 @@ pub const OTHERS: &[u32] = &[0x1, 0x2, 0x5, 0x6, 0x7, 0x8, 0x9, 0xc, 0xd, 0xf, 0
 pub mod general {
     use super::*;
     fields! { 4096;
-        /// There is the group [`GENERAL_2`](super::GENERAL_2).
+        /// There is the group [`GENERAL_2`].
         HCA_CAP_2: 0x04 [31:31];
         /// QUERY_QP in RTS tells `qpc.data_in_order`.
         QP_DATA_IN_ORDER: 0x0c [29:29];

@@ -100,7 +100,7 @@ pub mod hca_vport_table_in {
     fields! { 16;
         /// Port.
         PORT_NUM: 0x08 [19:16];
-        /// Index in the table; [`ALL_ENTRIES`](super::ALL_ENTRIES) asks for the whole.
+        /// Index in the table; [`ALL_ENTRIES`] asks for the whole.
         INDEX: 0x0c [15:0];
     }
 }

@@ -17,7 +17,7 @@ pub mod create {
     fields! { 272;
         /// Optional parameters; none is used.
         OPT_PARAM_MASK: 0x10 [31:0];
-        /// Options of enhanced connection establishment ([`ece`](super::ece)): [`ece::TRIGGER`](super::ece::TRIGGER)
+        /// Options of enhanced connection establishment ([`ece`]): [`ece::TRIGGER`]
         /// asks for those the queue pair can have.
         ECE: 0x14 [31:0];
         /// Umem that holds the work queue.
@@ -34,9 +34,9 @@ pub mod create {
 pub mod change {
     use super::*;
     fields! { 272;
-        /// What else to change: bits of [`optional`](super::optional).
+        /// What else to change: bits of [`optional`].
         OPT_PARAM_MASK: 0x10 [31:0];
-        /// Options of enhanced connection establishment ([`ece`](super::ece)) that are wanted; 0 changes nothing.
+        /// Options of enhanced connection establishment ([`ece`]) that are wanted; 0 changes nothing.
         ECE: 0x14 [31:0];
     }
 }
@@ -46,7 +46,7 @@ pub mod change {
 pub mod answer {
     use super::*;
     fields! { 16;
-        /// CREATE_QP: the options ([`ece`](super::ece)) the queue pair can have. A transition: those in force.
+        /// CREATE_QP: the options ([`ece`]) the queue pair can have. A transition: those in force.
         ECE: 0x0c [31:0];
     }
 }
@@ -55,7 +55,7 @@ pub mod answer {
 pub mod queried {
     use super::*;
     fields! { 272;
-        /// Options ([`ece`](super::ece)) in force.
+        /// Options ([`ece`]) in force.
         ECE: 0x14 [31:0];
     }
 }
@@ -186,7 +186,7 @@ pub mod qpc {
         NO_SQ: 0x08 [15:15];
         /// Send queue depth in blocks, log2.
         LOG_SQ_SIZE: 0x08 [14:11];
-        /// Clock of its timestamps: a [`Timestamp`](super::Timestamp). Linux: `MLX5_QPC_TIMESTAMP_FORMAT_*`.
+        /// Clock of its timestamps: a [`Timestamp`]. Linux: `MLX5_QPC_TIMESTAMP_FORMAT_*`.
         TS_FORMAT: 0x08 [7:6];
         /// QUERY_QP in RTS, where the capability `qp_data_in_order` is there: data lands in the order of the wire, so
         /// the last byte of a message is placed last.

@@ -97,7 +97,7 @@ impl Nic {
 
     /// Has the firmware execute a mailbox, and waits for its end as long as the kernel does. The firmware's status is
     /// in the output. Once a command was waited for in vain, or the NIC answered nothing for a while, the device is in
-    /// its error state until it answers: see [`aborted`]. A program with many objects would not end otherwise.
+    /// its error state until it answers: see `aborted`. A program with many objects would not end otherwise.
     pub fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
         if self.process != std::process::id() {
             return Err(Errno::IO);

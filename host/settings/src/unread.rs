@@ -1,0 +1,52 @@
+//! Variables that look like ours and are read by nothing: most are misspelt. Pure.
+
+use crate::VARIABLES;
+
+/// Variables of this prefix that other crates declare: the NVSHMEM library and the preloaded soft RDMA library.
+pub const ELSEWHERE: &[&str] = &[
+    "SHUNT_HEAP",
+    "SHUNT_SOFT_RAILS",
+    "SHUNT_CALL_DEADLINE",
+    "SHUNT_SOFT_RDMA_NICS",
+    "SHUNT_SOFT_RDMA_ROCE",
+    "SHUNT_SOFT_RDMA_RAIL_GBPS",
+    "SHUNT_SOFT_RDMA_PROFILE",
+    "SHUNT_SOFT_RDMA_FAULTS",
+    "SHUNT_SOFT_RDMA_PCAP",
+    "SHUNT_SOFT_RDMA_LIB",
+    "SHUNT_SOFT_RDMA_LOG",
+];
+
+/// The known name with the fewest letters between it and this one, if they are few.
+pub fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let near = known.map(|known| (strsim::levenshtein(name, known), known));
+    near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
+}
+
+/// A line for each of these names that begins with `SHUNT_` and that nothing reads.
+pub fn unread(names: impl Iterator<Item = String>) -> Vec<String> {
+    let known = || VARIABLES.iter().map(|variable| variable.name).chain(ELSEWHERE.iter().copied());
+    let ours = names.filter(|name| name.starts_with("SHUNT_") && known().all(|known| known != name));
+    let line = |name: String| match nearest(&name, known()) {
+        Some(meant) => format!("{name} is not read: did you mean {meant}?"),
+        None => format!("{name} is not read: `shunt env` lists what is"),
+    };
+    ours.map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_named_with_the_one_it_may_have_been() {
+        let names =
+            ["PATH", "SHUNT_GIVEUP", "SHUNT_GIVE_UP", "SHUNT_HEAP", "SHUNT_WHATEVER_ELSE", "NVSHMEM_DEBIG"];
+        let said = unread(names.iter().map(|name| (*name).to_owned()));
+        let expected = [
+            "SHUNT_GIVEUP is not read: did you mean SHUNT_GIVE_UP?",
+            "SHUNT_WHATEVER_ELSE is not read: `shunt env` lists what is",
+        ];
+        assert_eq!(said, expected);
+    }
+}
