@@ -60,3 +60,8 @@ pub use shunt_device as device;
 pub use shunt_host as host;
 #[cfg(feature = "soft")]
 pub use shunt_soft_nic as soft_nic;
+
+/// The program of the tutorial.
+#[cfg(all(doctest, feature = "soft"))]
+#[doc = include_str!("../../../docs/tutorial/rust.md")]
+struct Tutorial;
