@@ -197,7 +197,7 @@ pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_ROOT", "where rank 0 listens", syntax::ROOT),
     variable("SHUNT_ROOT_FD", "rank 0's listening socket, inherited", "the number of an open descriptor"),
     variable("SHUNT_SECRET", "job secret, the same in all processes", syntax::SECRET),
-    variable("SHUNT_SECRET_FILE", "file with the job secret", "a path of a file that others cannot read"),
+    variable("SHUNT_SECRET_FILE", "file with the job secret", "a path of a file that others cannot read (mode 600)"),
     variable(
         "SHUNT_FABRIC",
         "soft fabric shared by processes of one machine",
