@@ -1,5 +1,6 @@
 //! `transfer_bw`: pages and writes between two ends while ports fail, with a verdict.
 
+mod cancels;
 mod end;
 mod options;
 mod pattern;

@@ -15,6 +15,21 @@ pub enum Mode {
     Paged,
     /// End 1 reads what end 0 says is there, split over the rails.
     Read,
+    /// Pages without immediates. Each transfer is cancelled at a random moment, and its memory is used again at once.
+    Cancel,
+}
+
+/// How transfers are cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CancelHow {
+    /// Rails that hold pieces of it are fenced.
+    Now,
+    /// What is under way has 2 ms, then as with now.
+    Drain,
+    /// What is not posted is dropped, the rest is waited for.
+    Unposted,
+    /// Not at all: end 1 uses the memory again while the transfer is under way. The run shows late writes, and fails.
+    Never,
 }
 
 /// transfer_bw: end 0 writes to end 1 with the transfer engine, or end 1 reads from end 0, on soft NICs, while ports
@@ -35,9 +50,12 @@ pub struct Options {
     /// Bytes of a page, or of a single write or read: a multiple of 8
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
     pub size: u64,
-    /// Pages of one transfer, with --mode paged
+    /// Pages of one transfer, with --mode paged or cancel
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(1..=256))]
     pub pages: u32,
+    /// How transfers are cancelled, with --mode cancel
+    #[arg(long, value_enum, value_name = "HOW", default_value = "now")]
+    pub cancel: CancelHow,
     /// How long end 0 begins transfers
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     pub duration: u64,
@@ -63,7 +81,7 @@ const DURATION_MIN_NS: u64 = 20_000_000;
 impl Options {
     /// Writes and pages of one transfer.
     pub fn pages(&self) -> u64 {
-        if self.mode == Mode::Paged { self.pages.into() } else { 1 }
+        if matches!(self.mode, Mode::Paged | Mode::Cancel) { self.pages.into() } else { 1 }
     }
 
     /// Bytes of one transfer.

@@ -25,3 +25,28 @@ pub fn wrong(slot: usize, turn: u64, memory: &[u8], size: u64) -> u64 {
     };
     pages.filter(is_wrong).count() as u64
 }
+
+/// Whether memory of a slot holds something else than its turn's bytes and [`READ`]: a cancelled transfer leaves both.
+pub fn is_foreign(slot: usize, turn: u64, memory: &[u8], size: u64) -> bool {
+    let pages = (0..).zip(memory.chunks_exact(size as usize));
+    let is_foreign = |(page, bytes): (u64, &[u8])| {
+        let word = word(slot, turn, page).to_le_bytes();
+        bytes.chunks_exact(8).any(|chunk| chunk != word && chunk != [READ; 8])
+    };
+    pages.into_iter().any(is_foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_another_turn_are_foreign() {
+        let mut memory = [READ; 64];
+        memory[8..16].copy_from_slice(&bytes(3, 7, 0, 8));
+        assert!(!is_foreign(3, 7, &memory, 32));
+        assert!(is_foreign(3, 8, &memory, 32) && is_foreign(3, 7, &memory, 8));
+        memory[40] = 0;
+        assert!(is_foreign(3, 7, &memory, 32));
+    }
+}

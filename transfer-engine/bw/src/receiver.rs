@@ -50,6 +50,8 @@ impl<'a> Receiver<'a> {
     /// Receives until the sender has said how often each slot was used, and every use has come.
     pub fn run(mut self) -> Result<Part> {
         (0..SLOTS).try_for_each(|slot| self.expect(slot))?;
+        let slots = self.end.memory.span().part(0, self.options.transfer_bytes() * SLOTS as u64);
+        self.end.memory.memory().fill(slots, pattern::READ)?;
         self.end.meet()?;
         let peer = self.end.peer;
         while self.end.engine.counter(peer, FINISH) == 0 {
@@ -79,6 +81,7 @@ impl<'a> Receiver<'a> {
         while let Ok(said) = self.heard.try_recv() {
             match said {
                 Said::Counted(slot, Ok(())) if self.options.mode == Mode::Read => self.pull(slot)?,
+                Said::Counted(slot, Ok(())) if self.options.mode == Mode::Cancel => self.look(slot)?,
                 Said::Counted(slot, Ok(())) | Said::Pulled(slot, Ok(())) => self.check(slot)?,
                 Said::Counted(_, Err(_)) => {}
                 // Its slot stays lent.
@@ -124,10 +127,25 @@ impl<'a> Receiver<'a> {
 
     fn check(&mut self, slot: usize) -> Result<()> {
         let (bytes, size) = (self.options.transfer_bytes(), self.options.size);
-        let at = slot as u64 * bytes;
-        let content = self.read(at, bytes)?;
-        self.part.pages += self.options.pages();
+        let content = self.read(slot as u64 * bytes, bytes)?;
         self.part.pages_wrong += pattern::wrong(slot, self.turns[slot], &content, size);
+        self.mark(slot)
+    }
+
+    /// The memory of a cancelled transfer: some of it may have come, and nothing of another one.
+    fn look(&mut self, slot: usize) -> Result<()> {
+        let (bytes, size) = (self.options.transfer_bytes(), self.options.size);
+        let content = self.read(slot as u64 * bytes, bytes)?;
+        let is_late = pattern::is_foreign(slot, self.turns[slot], &content, size);
+        self.part.late_writes += u64::from(is_late);
+        self.mark(slot)
+    }
+
+    /// Marks a slot's memory as read, and gives it back later.
+    fn mark(&mut self, slot: usize) -> Result<()> {
+        let bytes = self.options.transfer_bytes();
+        let at = slot as u64 * bytes;
+        self.part.pages += self.options.pages();
         self.turns[slot] += 1;
         let span = self.end.memory.span().part(at, bytes);
         self.end.memory.memory().fill(span, pattern::READ)?;
@@ -153,7 +171,7 @@ impl<'a> Receiver<'a> {
         let pages = self.options.pages();
         let count = match self.options.mode {
             Mode::Paged => pages,
-            Mode::Read => 1,
+            Mode::Read | Mode::Cancel => 1,
             Mode::Single => self.end.engine.policy().writes_of(self.options.size).into(),
         };
         let tell = self.tell.clone();

@@ -1,7 +1,8 @@
 //! The sending end: fills a slot, writes it, and waits until the receiver gives it back.
 
+use crate::cancels::Cancels;
 use crate::end::{CREDIT, DONE, End, FINISH, SLOTS, SPOILT};
-use crate::options::{Mode, Options};
+use crate::options::{CancelHow, Mode, Options};
 use crate::pattern;
 use crate::verdict::Part;
 use anyhow::Result;
@@ -9,6 +10,7 @@ use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::{OnDone, Paged, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_engine::transfer::{Cancel, Ended};
 use std::sync::mpsc::{Receiver, Sender as Tell, channel};
 
 /// A slot's memory.
@@ -19,11 +21,16 @@ struct Slot {
     writing: bool,
     lent: bool,
     spoilt: bool,
+    /// The receiver was told to use the memory of a transfer that has not ended.
+    left: bool,
 }
+
+/// What a cancelled transfer may have under way for so long, with `--cancel drain`.
+const DRAIN: Nanos = Nanos::millis(2);
 
 /// What callbacks say.
 enum Heard {
-    Ended(usize, Result<(), TransferError>),
+    Ended(usize, Ended),
     Credit(usize),
 }
 
@@ -34,6 +41,7 @@ pub struct Sender<'a> {
     slots: [Slot; SLOTS],
     tell: Tell<Heard>,
     heard: Receiver<Heard>,
+    cancels: Cancels,
     part: Part,
 }
 
@@ -41,7 +49,8 @@ impl<'a> Sender<'a> {
     /// Of an end that is connected.
     pub fn new(options: &'a Options, end: &'a mut End) -> Self {
         let (tell, heard) = channel();
-        Self { options, end, slots: [Slot::default(); SLOTS], tell, heard, part: Part::default() }
+        let (slots, cancels, part) = ([Slot::default(); SLOTS], Cancels::default(), Part::default());
+        Self { options, end, slots, tell, heard, cancels, part }
     }
 
     /// Sends for as long as was asked, and says how often each slot was used.
@@ -56,17 +65,16 @@ impl<'a> Sender<'a> {
                 Some(slot) => self.send(slot)?,
                 None => self.end.step(),
             }
-            self.take_heard();
+            self.cancel_due()?;
+            self.take_heard()?;
         }
-        let mut left = std::mem::take(&mut self.slots);
-        while left.iter().any(|slot| slot.writing) {
+        while self.slots.iter().any(|slot| slot.writing) {
             self.end.step();
-            self.slots = left;
-            self.take_heard();
-            left = std::mem::take(&mut self.slots);
+            self.cancel_due()?;
+            self.take_heard()?;
         }
         self.part.took_ns = (self.end.now() - began).get();
-        self.slots = left;
+        self.part.cancel_ns = self.cancels.percentiles();
         self.finish()?;
         // The receiver waits as long for what it misses, and says so.
         self.end.until("the receiver's word that it waits no more", |end| {
@@ -83,20 +91,27 @@ impl<'a> Sender<'a> {
             let content = pattern::bytes(slot, turn, page, size);
             self.end.memory.memory().write(span.address + at + page * size, &content)?;
         }
-        self.slots[slot] = Slot { turns: turn + 1, writing: true, lent: true, spoilt: false };
+        self.slots[slot] = Slot { turns: turn + 1, writing: true, lent: true, ..Slot::default() };
         let (now, peer) = (self.end.now(), self.end.peer);
         let tell = self.tell.clone();
         let credit = Box::new(move |_| _ = tell.send(Heard::Credit(slot)));
         self.end.engine.expect((peer, CREDIT + slot as u32), 1, Nanos::MAX, credit)?;
         let tell = self.tell.clone();
-        let done = OnDone::Call(Box::new(move |ended| _ = tell.send(Heard::Ended(slot, ended.result))));
+        let done = OnDone::Call(Box::new(move |ended| _ = tell.send(Heard::Ended(slot, ended))));
+        let is_cancelled = self.options.mode == Mode::Cancel;
+        if is_cancelled && self.options.cancel == CancelHow::Never {
+            self.slots[slot].left = true;
+            self.part.cancelled += 1;
+            self.say_quiet(slot)?;
+        }
         let (source, target, imm) = (&self.end.region, &self.end.target, Some(slot as u32));
-        match self.options.mode {
+        let imm = imm.filter(|_| !is_cancelled);
+        let transfer = match self.options.mode {
             Mode::Single => {
                 let (from, to) = ((source, at), (target, at));
                 self.end.engine.submit_write(now, &Write { peer, len: size, imm, from, to }, done)?
             }
-            Mode::Paged => {
+            Mode::Paged | Mode::Cancel => {
                 let pages = Pages { indices: (0..pages as u32).collect(), stride: size, offset: at };
                 let (from, to) = ((source, &pages), (target, &pages));
                 self.end.engine.submit_paged(now, &Paged { peer, page_len: size, imm, from, to }, done)?
@@ -107,29 +122,68 @@ impl<'a> Sender<'a> {
                 self.end.engine.submit_write(now, &Write { peer, len: 0, imm, from, to }, done)?
             }
         };
+        if is_cancelled {
+            self.cancels.begun(now, slot, transfer);
+        }
         Ok(())
     }
 
-    fn take_heard(&mut self) {
+    fn cancel_due(&mut self) -> Result<()> {
+        let now = self.end.now();
+        while let Some(transfer) = self.cancels.due(now) {
+            let how = match self.options.cancel {
+                CancelHow::Now => Cancel::Now,
+                CancelHow::Drain => Cancel::Drain(now + DRAIN),
+                CancelHow::Unposted => Cancel::Unposted,
+                CancelHow::Never => continue,
+            };
+            self.end.engine.cancel(now, transfer, how);
+        }
+        Ok(())
+    }
+
+    /// Tells the receiver that the memory of a slot is its own again: a bare immediate.
+    fn say_quiet(&mut self, slot: usize) -> Result<()> {
+        let (peer, imm) = (self.end.peer, Some(slot as u32));
+        let (from, to) = ((&self.end.region, 0), (&self.end.target, 0));
+        self.end.engine.submit_write(self.end.now(), &Write { peer, len: 0, imm, from, to }, OnDone::None)?;
+        Ok(())
+    }
+
+    fn take_heard(&mut self) -> Result<()> {
         while let Ok(heard) = self.heard.try_recv() {
             match heard {
                 Heard::Credit(slot) => self.slots[slot].lent = false,
-                Heard::Ended(slot, result) => {
-                    self.slots[slot].writing = false;
-                    let Err(error) = result else {
-                        self.part.transfers += 1;
-                        continue;
-                    };
-                    // The receiver waits for none that failed. Its slot stays lent: no credit comes for it.
-                    self.slots[slot].turns -= 1;
-                    self.slots[slot].spoilt = true;
-                    if self.part.transfers_failed == 0 {
-                        self.part.failure = error.to_string();
-                    }
-                    self.part.transfers_failed += 1;
-                }
+                Heard::Ended(slot, ended) => self.ended(slot, &ended)?,
             }
         }
+        Ok(())
+    }
+
+    fn ended(&mut self, slot: usize, ended: &Ended) -> Result<()> {
+        self.slots[slot].writing = false;
+        let left = std::mem::take(&mut self.slots[slot].left);
+        let (whole, is_quiet) = (ended.result.is_ok(), ended.quiesced.is_some());
+        self.cancels.ended(self.end.now(), slot, whole);
+        let error = match &ended.result {
+            _ if left => return Ok(()),
+            Ok(()) => None,
+            Err(TransferError::Cancelled { .. }) if is_quiet => None,
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            self.part.transfers += u64::from(whole);
+            self.part.cancelled += u64::from(!whole);
+            return if self.options.mode == Mode::Cancel { self.say_quiet(slot) } else { Ok(()) };
+        };
+        // The receiver waits for none that failed. Its slot stays lent: no credit comes for it.
+        self.slots[slot].turns -= 1;
+        self.slots[slot].spoilt = true;
+        if self.part.transfers_failed == 0 {
+            self.part.failure = error.to_string();
+        }
+        self.part.transfers_failed += 1;
+        Ok(())
     }
 
     /// Writes how often each slot was used behind the receiver's slots.

@@ -1,6 +1,7 @@
 //! What came of a run, at one end and at both.
 
 use crate::options::{Mode, Options};
+use clap::ValueEnum as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
@@ -21,6 +22,10 @@ pub struct Part {
     pub transfers: u64,
     /// See [`Part::transfers`].
     pub transfers_failed: u64,
+    /// Transfers that were cancelled before all of them was written.
+    pub cancelled: u64,
+    /// From a cancel to the proof that nothing of it lands any more, nanoseconds: median, 99th percentile, longest.
+    pub cancel_ns: [u64; 3],
     /// Why the first of them failed.
     pub failure: String,
     /// From the first transfer to the end of the last, nanoseconds.
@@ -54,8 +59,8 @@ pub struct Verdict {
     pub verdict: &'static str,
     /// What figures are.
     pub clock: &'static str,
-    /// `single` or `paged`.
-    pub mode: &'static str,
+    /// `single`, `paged`, `read` or `cancel`.
+    pub mode: String,
     /// Bytes of a page or write.
     pub size: u64,
     /// Rails of each end.
@@ -89,7 +94,10 @@ impl Verdict {
         let broken = part.pages_wrong + part.imm_doubled + part.imm_missing + part.late_writes;
         let missed = part.faults.iter().any(|struck| struck.hits == 0);
         // A run that moved nothing shows nothing.
-        let idle = part.transfers == 0 || part.pages != part.transfers * options.pages();
+        let idle = match options.mode {
+            Mode::Cancel => part.cancelled == 0,
+            _ => part.transfers == 0 || part.pages != part.transfers * options.pages(),
+        };
         let verdict = match () {
             () if broken + part.transfers_failed > 0 || idle => "broken",
             () if missed => "not exercised",
@@ -99,7 +107,7 @@ impl Verdict {
         Self {
             verdict,
             clock: "soft NIC, wall time",
-            mode: if options.mode == Mode::Paged { "paged" } else { "single" },
+            mode: options.mode.to_possible_value().map(|mode| mode.get_name().to_owned()).unwrap_or_default(),
             size: options.size,
             rails: options.rails,
             gb_s: bytes as f64 / part.took_ns.max(1) as f64,

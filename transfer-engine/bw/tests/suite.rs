@@ -32,7 +32,8 @@ fn judged(output: Output) -> serde_json::Value {
         (verdict["schema"].as_str(), shunt_json::errors(&verdict)),
         (Some("shunt-transfer-bw"), String::new())
     );
-    assert!(number(&verdict, "transfers") > 0, "{text}");
+    let moved = if verdict["mode"] == "cancel" { "cancelled" } else { "transfers" };
+    assert!(number(&verdict, moved) > 0, "{text}");
     verdict
 }
 
@@ -99,7 +100,7 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--inject", "1ms:0:peer-killed"], "expected a fault of a NIC"),
         (&["--inject", "1ms:0.0:dwon"], "no fault is called `dwon`; did you mean `down`?"),
         (&["--json", "/no/such/v.json"], "--json /no/such/v.json: No such file or directory"),
-        (&["--mode", "other"], "[possible values: single, paged, read]"),
+        (&["--mode", "other"], "[possible values: single, paged, read, cancel]"),
     ] {
         let output = transfer_bw(arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -115,4 +116,31 @@ fn its_page_and_completions_name_its_options() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && text.contains("pages") && text.contains("inject"), "{text}");
     }
+}
+
+/// Packets that a pause of the port holds back arrive later, and their transfer was cancelled meanwhile.
+const HELD: [&str; 6] = [
+    "--inject",
+    "100ms:0.0:hold=300ms",
+    "--inject",
+    "800ms:0.1:hold=300ms",
+    "--inject",
+    "1400ms:0.0:hold=300ms",
+];
+
+#[test]
+fn nothing_of_a_cancelled_transfer_lands_after_its_end() {
+    for how in ["now", "drain", "unposted"] {
+        clean(&[&["--mode", "cancel", "--cancel", how, "--duration", "2s"][..], &HELD].concat());
+    }
+}
+
+#[test]
+fn memory_that_is_used_again_without_proof_is_written_late() {
+    let output =
+        transfer_bw(&[&["--mode", "cancel", "--cancel", "never", "--duration", "2s"][..], &HELD].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    assert_eq!((output.status.code(), verdict["verdict"].as_str()), (Some(1), Some("broken")), "{text}");
+    assert!(number(&verdict, "late_writes") > 0, "{text}");
 }
