@@ -16,10 +16,14 @@ pub const OPCODE_QPN_OFFSET: usize = 0x38;
 pub const USER_INDEX_OFFSET: usize = 0x20;
 /// Offset of the source LID.
 pub const SOURCE_LID_OFFSET: usize = 0x16;
-/// Offset of the word that holds the GRH flag `29:28` and the QPN a datagram came from `23:0`.
+/// Offset of the word that holds the GRH flag `29:28`, the service level `27:24` and the QPN a datagram came from
+/// `23:0`.
 pub const FLAGS_REMOTE_QPN_OFFSET: usize = 0x18;
 /// In that word: a GRH lies in front of the data.
 pub const GRH_FLAG: u32 = 1 << 28;
+/// In that word, at the place of the service level: the datagram came over UDP (bit 3), behind an IPv4 header (2). Zero
+/// on Ethernet is RoCE v1, behind a GRH.
+pub const OVER_UDP_IPV4: u32 = 0xa << 24;
 /// Offset of the immediate data.
 pub const IMMEDIATE_OFFSET: usize = 0x24;
 /// Offset of the byte count.

@@ -9,7 +9,7 @@ use crate::responder::Responder;
 use crate::scatter_list::Refused;
 use crate::step_context::StepContext;
 use crate::units::Units;
-use shunt_layout::mlx5::cqe::{GRH_FLAG, opcode};
+use shunt_layout::mlx5::cqe::{GRH_FLAG, OVER_UDP_IPV4, opcode};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_soft_wire::frame::{self, HOP_LIMIT};
 use shunt_soft_wire::packet::{Body, Datagram, Packet};
@@ -99,12 +99,18 @@ fn land(
     queue.land(0, header, qp, units, cx)?;
     queue.land(GRH_BYTES as u64, payload, qp, units, cx)?;
     let by_lid = destination >> 16 == 0;
+    // A program finds out from these bits how to read what lies in front of the data.
+    let header_kind = match (by_lid, are_ipv4(source, destination)) {
+        (true, _) => 0,
+        (false, true) => GRH_FLAG | OVER_UDP_IPV4,
+        (false, false) => GRH_FLAG,
+    };
     Ok(Received {
         opcode: if imm.is_some() { opcode::RESP_SEND_IMM } else { opcode::RESP_SEND },
         imm: imm.unwrap_or(0),
         bytes: (GRH_BYTES + bytes) as u32,
         solicited,
-        origin: source_qpn | if by_lid { 0 } else { GRH_FLAG },
+        origin: source_qpn | header_kind,
         source_lid: if by_lid { source as u16 } else { 0 },
     })
 }
@@ -126,8 +132,7 @@ fn route_header(source: u128, destination: u128, sent: usize) -> [u8; GRH_BYTES]
     if destination >> 16 == 0 {
         return header;
     }
-    let mapped = |address: u128| address >> 32 == 0xffff;
-    if mapped(source) && mapped(destination) {
+    if are_ipv4(source, destination) {
         let [source, destination] = [source, destination].map(|gid| Ipv4Addr::from_bits(gid as u32));
         header[20..].copy_from_slice(&frame::ipv4_header(source, destination, 8 + sent));
         return header;
@@ -139,6 +144,11 @@ fn route_header(source: u128, destination: u128, sent: usize) -> [u8; GRH_BYTES]
     header[8..24].copy_from_slice(&source.to_be_bytes());
     header[24..40].copy_from_slice(&destination.to_be_bytes());
     header
+}
+
+/// True of IPv4-mapped addresses.
+fn are_ipv4(source: u128, destination: u128) -> bool {
+    [source, destination].iter().all(|address| address >> 32 == 0xffff)
 }
 
 #[cfg(test)]
