@@ -7,13 +7,15 @@ use crate::objects::{At, Context};
 use crate::voice;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
-use shunt_mlx5_sys::{IBV_WC_RECV, IBV_WC_SUCCESS, ibv_cq, ibv_wc};
+use shunt_mlx5_sys::{IBV_WC_RECV, IBV_WC_SUCCESS, ibv_cq, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// `poll_cq` of a provider.
 type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
+/// `start_poll` of a provider.
+type StartPoll = unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> i32;
 
 /// Good completions of one direction of a program's own queue pair. Who writes has entered its completion queue.
 #[derive(Default)]
@@ -67,6 +69,8 @@ pub trait Member: Send + Sync {
     fn is_counted(&self) -> bool;
     /// Completions of queue pairs that stand in, and of a queue pair that is lost, which belong to a completion queue.
     fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>);
+    /// Its completions are taken in a way that passes this library by: it is not protected from now on.
+    fn give_up(&self);
 }
 
 /// Queue pairs that are found at once, by the last bits of their numbers.
@@ -152,8 +156,12 @@ pub struct CompletionQueue {
     pub context: Arc<Context>,
     /// The provider's function.
     pub poll: Poll,
+    /// The provider's function for what is read entry by entry.
+    pub start_poll: Option<StartPoll>,
     /// It wakes the program.
     pub wakes: bool,
+    /// The program has read it entry by entry.
+    by_entry: AtomicBool,
     /// Completions do not come from the program's own queue alone, or others than the program want the lock: so many.
     special: AtomicU32,
     completions: Mutex<Completions>,
@@ -164,7 +172,22 @@ impl CompletionQueue {
     pub fn new(raw: At<ibv_cq>, context: Arc<Context>, wakes: bool) -> Self {
         let (special, poll) = (AtomicU32::new(0), context.ops.poll_cq.unwrap_or(no_poll));
         let completions = Mutex::new(Completions::new());
-        Self { raw, context, poll, wakes, special, completions }
+        let (start_poll, by_entry) = (None, AtomicBool::new(false));
+        Self { raw, context, poll, start_poll, wakes, by_entry, special, completions }
+    }
+
+    /// The program reads it entry by entry: nobody of it is protected from now on.
+    pub fn give_up_members(&self) {
+        if !self.by_entry.swap(true, Ordering::SeqCst) {
+            self.enter_first().members.values().for_each(|member| member.give_up());
+        }
+    }
+
+    /// The same for one that has just joined.
+    pub fn check_member(&self, member: &dyn Member) {
+        if self.by_entry.load(Ordering::SeqCst) {
+            member.give_up();
+        }
     }
 
     /// The program's way in while all is well; none otherwise.

@@ -131,10 +131,9 @@ impl Endpoint for Own {
     }
 
     fn to_error(&self) -> Result<(), NicError> {
-        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
         let act = |pair: &QueuePair, qp: At<ibv_qp>| {
             // SAFETY: alive while `with` holds it.
-            match unsafe { batch::modify(pair, qp.0, &raw mut attr, IBV_QP_STATE as i32) } {
+            match unsafe { batch::fence(pair, qp.0) } {
                 0 => Ok(()),
                 errno => Err(refused(&self.rail.name, self.qpn, "2ERR", errno)),
             }

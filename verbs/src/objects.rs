@@ -4,7 +4,8 @@ use crate::real;
 use core::ffi::{c_int, c_uint, c_void};
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{
-    ibv_comp_channel, ibv_context, ibv_context_ops, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex,
+    ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_init_attr_ex,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +30,14 @@ unsafe impl<T> Sync for At<T> {}
 /// `create_qp_ex` of a provider.
 pub type CreateQpEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
 
+/// `create_cq_ex` of a provider.
+pub type CreateCqEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex;
+
 /// Functions of a context that lie beside its table.
 #[derive(Clone, Copy, Default)]
 pub struct Extended {
+    /// Makes completion queues with more attributes.
+    pub create_cq_ex: Option<CreateCqEx>,
     /// Makes queue pairs with more attributes.
     pub create_qp_ex: Option<CreateQpEx>,
 }

@@ -80,6 +80,8 @@ pub struct State {
     pub lost: bool,
     /// The error was told.
     pub lost_told: bool,
+    /// It is lost because the program ended it while it stood elsewhere, and how.
+    pub stopped: Option<&'static str>,
     /// A completion of the program's own queue pair said that something is wrong.
     pub own_failed: bool,
     /// The program's own queue pair is in ERR at its NIC, and stays there.
@@ -133,6 +135,8 @@ impl Drop for Held<'_> {
 
 /// Why a queue pair is not protected that posts past verbs.
 pub const NOT_POSTED: &str = "its completions were not those of what it posted through ibv_post_send";
+/// Why one is not protected that takes nothing any more.
+pub const STOPPED: &str = "the program moved it to ERR or RESET";
 /// Numbers of the request and the receive that are posted to wake the program: both are flushed.
 pub const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
@@ -140,6 +144,22 @@ impl State {
     /// It is not protected from now on. Only while both directions are on the program's own queue pair.
     pub fn pass(&mut self, why: &'static str) {
         self.passing.get_or_insert(why);
+    }
+
+    /// The program does what ends its protection.
+    pub fn stop(&mut self, why: &'static str) {
+        if self.is_at_home() {
+            self.pass(why);
+        } else {
+            // Nothing failed: all that is left is flushed.
+            (self.lost, self.lost_told) = (true, true);
+            self.stopped.get_or_insert(why);
+        }
+    }
+
+    /// Why it is not protected any more, and whether it stood elsewhere by then.
+    pub fn over(&self) -> Option<(&'static str, bool)> {
+        self.passing.map(|why| (why, false)).or(self.stopped.map(|why| (why, true)))
     }
 
     /// Tells the journals what was counted since.

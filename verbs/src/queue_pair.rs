@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
 use crate::objects::{At, Context, Domain};
-use crate::pair_state::{Held, NOT_POSTED, On, State, Track, WAKE};
+use crate::pair_state::{Held, NOT_POSTED, On, STOPPED, State, Track, WAKE};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Kind;
 use crate::send_queue::{Done, SendQueue};
@@ -130,7 +130,19 @@ impl QueuePair {
         Held(state)
     }
 
-    /// The same for who only posts to the program's own queue pair: not up to date. None if requests do not go there.
+    /// Why it is not protected any more, and whether it stood elsewhere by then.
+    pub fn over(&self) -> Option<(&'static str, bool)> {
+        self.state().over()
+    }
+
+    /// It is not protected, for this reason, and keeps the buffers of a queue that it shares; in ERR it takes nothing.
+    pub fn estrange(&self, why: &str) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| why != STOPPED) {
+            shared.estrange(Some(self.id));
+        }
+    }
+
+    /// Its state for who only posts to the program's own queue pair: not up to date. None if requests do not go there.
     #[inline]
     pub fn straight_sends(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.state.lock();
@@ -389,6 +401,10 @@ impl Member for QueuePair {
                 self.push_out(&mut state);
             }
         }
+    }
+
+    fn give_up(&self) {
+        self.state().stop("its completions are taken by ibv_start_poll");
     }
 }
 

@@ -28,6 +28,8 @@ struct Share {
     id: u64,
     /// It receives on its own.
     home: bool,
+    /// It is not protected, and stays there.
+    stranger: bool,
     /// Buffers that it was dealt and no message has come into, as far as is known.
     held: usize,
 }
@@ -50,6 +52,8 @@ struct Inside {
     taken_back: bool,
     /// It is not known any more what the NIC has.
     spoilt: bool,
+    /// A queue pair takes from it that was never protected.
+    strange: bool,
 }
 
 impl Inside {
@@ -103,7 +107,27 @@ impl SharedQueue {
 
     /// A queue pair takes from it.
     pub fn join(&self, taker: Weak<dyn Taker>, id: u64) {
-        self.inside.lock().members.push(Share { taker, id, home: true, held: 0 });
+        self.inside.lock().members.push(Share { taker, id, home: true, stranger: false, held: 0 });
+    }
+
+    /// A queue pair that takes from it is not protected, or never was (`None`): what is in the NIC's queue is not known
+    /// as long as it is there.
+    pub fn estrange(&self, id: Option<u64>) {
+        let mut inside = self.inside.lock();
+        match id {
+            None => inside.strange = true,
+            Some(id) => {
+                inside.members.iter_mut().filter(|one| one.id == id).for_each(|one| one.stranger = true)
+            }
+        }
+    }
+
+    /// One that was moved has no buffer, none is left to deal, and those of the NIC stay there.
+    pub fn starves(&self, id: u64) -> bool {
+        let inside = self.inside.lock();
+        let strange = inside.strange || inside.members.iter().any(|one| one.stranger);
+        let empty = |one: &Share| one.id == id && !one.home && one.held == 0;
+        strange && !inside.taken_back && inside.pool.is_empty() && inside.members.iter().any(empty)
     }
 
     /// New queue pairs would take what others were dealt.
@@ -305,6 +329,26 @@ mod tests {
         shared.spoil();
         [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
         assert_eq!((dealt(&shared, 7), shared.is_taken_back()), (vec![], false));
+    }
+
+    /// Open MPI over UCX: an unprotected connection of a rank to itself takes from the queue of the others. Those were
+    /// moved, had no buffer, and both ends waited without end.
+    #[test]
+    fn one_that_was_moved_starves_while_one_that_is_not_protected_stays() {
+        let (shared, _kept) = queue(2);
+        shared.estrange(Some(8));
+        assert!(!shared.starves(7), "it is not moved");
+        shared.give_back(7, vec![]);
+        assert!(shared.starves(7) && !shared.starves(8));
+        post(&shared, 3, false);
+        assert!(!shared.starves(7), "there is one to deal");
+        assert_eq!(dealt(&shared, 7), [3]);
+        shared.forget(8, vec![]);
+        let mut to = ReceiveQueue::new(8);
+        shared.deal(7, &mut to);
+        assert!(!shared.starves(7) && to.len() == 1, "it is gone, and what the NIC had is dealt");
+        shared.estrange(None);
+        assert!(!shared.starves(7), "the NIC has none any more");
     }
 
     /// A program that posts again once few are left waits for a message that may come to the queue pair that has none,

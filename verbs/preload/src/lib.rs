@@ -7,7 +7,7 @@ use shunt_mlx5_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
     ibv_srq, ibv_srq_init_attr,
 };
-use shunt_verbs::hooks::{device, memory, qp, shared};
+use shunt_verbs::hooks::{device, memory, qp, queue, shared};
 
 /// Functions of libibverbs, each with what it is here.
 macro_rules! symbols {
@@ -43,9 +43,9 @@ symbols! {
     shunt_ibv_create_cq(
         context: *mut ibv_context, cqe: c_int, of: *mut c_void, channel: *mut ibv_comp_channel, vector: c_int
     ) -> *mut ibv_cq {
-        qp::create_cq(context, cqe, of, channel, vector)
+        queue::create(context, cqe, of, channel, vector)
     }
-    shunt_ibv_destroy_cq(cq: *mut ibv_cq) -> c_int { qp::destroy_cq(cq) }
+    shunt_ibv_destroy_cq(cq: *mut ibv_cq) -> c_int { queue::destroy(cq) }
     shunt_ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq { shared::create(pd, attr) }
     shunt_ibv_destroy_srq(srq: *mut ibv_srq) -> c_int { shared::destroy(srq) }
     shunt_ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp { qp::create_qp(pd, attr) }

@@ -3,6 +3,7 @@
 use crate::endpoint::Own;
 use crate::pair_state::{Connection, On};
 use crate::queue_pair::QueuePair;
+use crate::settings::settings;
 use crate::status::PairReport;
 pub use crate::voice::{debug, say};
 use crate::words::{Hello, Said};
@@ -82,6 +83,8 @@ pub struct Charge {
     pub homeless_since: Option<Nanos>,
     /// It has no buffer, and others have: since when.
     pub hungry_since: Option<Nanos>,
+    /// It has none, and none will come, since then.
+    starving_since: Option<Nanos>,
     /// The oldest request that has not completed, and since when that, or when the NIC was last asked.
     pub oldest: (u64, Nanos),
     /// Requests that the next queue pair gets once more.
@@ -119,6 +122,7 @@ impl Charge {
             fenced_since: None,
             homeless_since: None,
             hungry_since: None,
+            starving_since: None,
             oldest: (0, now),
             again: 0,
             parted: false,
@@ -218,6 +222,24 @@ impl Charge {
         quiet
     }
 
+    /// Nothing more is done for it. One that is lost takes nothing from a queue that it shares.
+    pub fn close(&mut self, why: &str, lost: bool) {
+        self.over = true;
+        self.fences.clear();
+        if !lost {
+            self.pair.estrange(why);
+        }
+    }
+
+    /// It was moved and has had no buffer for as long as one waits for a path: a queue pair that is not protected keeps
+    /// those of the NIC.
+    pub fn starves(&mut self, now: Nanos) -> bool {
+        let starves = self.pair.shared.as_ref().is_some_and(|shared| shared.starves(self.pair.id));
+        let since = *self.starving_since.get_or_insert(now);
+        self.starving_since = self.starving_since.filter(|_| starves);
+        starves && now > since + Nanos::new(settings().give_up_ns)
+    }
+
     /// The key of the path that the program made.
     pub fn first(&self) -> Option<usize> {
         self.keys.first().copied()
@@ -238,6 +260,9 @@ impl Charge {
     }
 }
 
+/// Why a queue pair is lost that was moved well.
+pub const SHARES: &str = "it shares its receive queue with one that is not protected";
+
 /// What a queue pair waits for until it is protected.
 pub const fn awaits(there: bool) -> &'static str {
     match there {
@@ -249,14 +274,15 @@ pub const fn awaits(there: bool) -> &'static str {
 /// What is told of a queue pair.
 pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
     let state = pair.state();
+    let failed = state.lost && state.stopped.is_none();
     let name = match () {
+        () if state.over().is_some() && !failed => "unprotected",
         () if state.lost => "lost",
-        () if state.passing.is_some() => "unprotected",
         () if state.closed || matches!(state.send_on, On::Nowhere) => "moving",
         () if state.armed => "protected",
         () => "connecting",
     };
-    let why = state.passing.filter(|_| !state.lost).unwrap_or(why);
+    let why = state.over().filter(|_| !failed).map_or(why, |(why, _)| why);
     let on = state.send_on.spare().map_or(pair.context.device.as_str(), |track| track.queue.name());
     PairReport {
         qpn: pair.qpn,

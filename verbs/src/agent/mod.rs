@@ -238,6 +238,7 @@ impl Agent {
         };
         let (Some(rail), Some(backup), "") = (rail, backup, why) else {
             pair.state().pass(why);
+            pair.estrange(why);
             status::tell(pair.id, charge::report(&pair, "", why));
             return status::write();
         };

@@ -1,6 +1,6 @@
 //! Moves queue pairs: who notices, what is asked, and what follows from the answers.
 
-use super::charge::{self, Charge, Fence};
+use super::charge::{self, Charge, Fence, SHARES};
 use super::{AGAIN, ALONE, Agent, waking};
 use crate::hooks::data;
 use crate::pair_state::{NOT_POSTED, On, Track};
@@ -37,10 +37,12 @@ impl Agent {
 
     fn carry(&mut self, charge: &mut Charge) {
         let now = self.now();
-        let passing = charge.pair.state().passing;
-        if let Some(why) = passing {
+        if let Some((why, moved)) = charge.pair.over() {
             self.tell(charge, Said::Parted);
-            return self.end(now, charge, why, false);
+            return self.end(now, charge, why, moved);
+        }
+        if charge.starves(now) {
+            return self.lose(now, charge, SHARES);
         }
         if charge.parted || charge.lost_there {
             return self.without_peer(now, charge);
@@ -463,8 +465,7 @@ impl Agent {
 
     /// Nothing more is done for it.
     fn end(&mut self, now: Nanos, charge: &mut Charge, why: &'static str, lost: bool) {
-        charge.over = true;
-        charge.fences.clear();
+        charge.close(why, lost);
         self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
         for key in std::mem::take(&mut charge.keys) {
             if lost {

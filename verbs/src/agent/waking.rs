@@ -10,7 +10,7 @@ use crate::completions::CompletionQueue;
 use crate::hooks::{batch, data};
 use crate::objects::{At, Channel};
 use crate::queue_pair::QueuePair;
-use shunt_mlx5_sys::{IBV_QP_STATE, IBV_QPS_ERR, ibv_qp, ibv_qp_attr};
+use shunt_mlx5_sys::ibv_qp;
 use std::sync::PoisonError;
 
 impl Agent {
@@ -82,8 +82,7 @@ pub(super) fn stop_own(pair: &QueuePair) {
     }
     let raw = pair.raw.read().unwrap_or_else(PoisonError::into_inner);
     let Some(own) = *raw else { return };
-    let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
-    // SAFETY: alive while the guard is held; the attributes are ours.
-    let errno = unsafe { batch::modify(pair, own.0, &raw mut attr, IBV_QP_STATE as i32) };
+    // SAFETY: alive while the guard is held.
+    let errno = unsafe { batch::fence(pair, own.0) };
     pair.state().own_fenced = errno == 0;
 }

@@ -10,8 +10,8 @@ use crate::request::{Kind, Piece};
 use crate::work_request;
 use core::ffi::{c_int, c_void};
 use shunt_mlx5_sys::{
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, ibv_data_buf, ibv_qp,
-    ibv_qp_attr, ibv_qp_ex, ibv_sge,
+    IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
+    ibv_data_buf, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_sge,
 };
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,23 @@ pub unsafe fn modify(pair: &QueuePair, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
     };
     pair.end_batch();
     errno
+}
+
+/// Moves a queue pair of the program to ERR. The program may look at the state in its object before each post, as UCX
+/// does, and is not to know: what it sees there stays. Between both writes of it lie a few instructions.
+///
+/// # Safety
+/// It is alive.
+pub unsafe fn fence(pair: &QueuePair, qp: *mut ibv_qp) -> c_int {
+    let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
+    // SAFETY: alive, by the caller; the attributes are ours, and the state is a word that whoever moves it writes.
+    unsafe {
+        let state = &raw mut (*qp).state;
+        let seen = state.read_volatile();
+        let errno = modify(pair, qp, &raw mut attr, IBV_QP_STATE as c_int);
+        state.write_volatile(seen);
+        errno
+    }
 }
 
 /// Takes over the functions of a queue pair that was made for SEND, WRITE and READ.

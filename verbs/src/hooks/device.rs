@@ -1,7 +1,7 @@
 //! Devices: the table of a context is changed where it lies, so that functions which headers define come here as well.
 
-use super::{data, qp, shared};
-use crate::objects::{At, Context, CreateQpEx, Extended};
+use super::{data, qp, queue, shared};
+use crate::objects::{At, Context, Extended};
 use crate::real;
 use crate::registry;
 use crate::settings::{Mode, settings};
@@ -11,16 +11,19 @@ use core::mem::{offset_of, size_of};
 use shunt_mlx5_sys::{ibv_context, ibv_device, verbs_context, verbs_get_ctx};
 use std::sync::{Arc, OnceLock};
 
-/// Where the extended context has that function, if it is long enough.
-unsafe fn slot(context: *mut ibv_context) -> Option<*mut Option<CreateQpEx>> {
+/// The extended context, if it is long enough for the functions that are changed in it: those lie before its end, and
+/// `create_qp_ex` lies farthest from it.
+unsafe fn outer(context: *mut ibv_context) -> Option<*mut verbs_context> {
     // SAFETY: the context is open, by the caller.
     let outer = unsafe { verbs_get_ctx(context) };
     if outer.is_null() {
         return None;
     }
-    let reach = size_of::<verbs_context>() - offset_of!(verbs_context, create_qp_ex);
+    let reach = |at: usize| size_of::<verbs_context>() - at;
+    let farthest =
+        reach(offset_of!(verbs_context, create_qp_ex)).max(reach(offset_of!(verbs_context, create_cq_ex)));
     // SAFETY: as above: the outer context is as long as it says, from its end backwards.
-    unsafe { ((*outer).sz >= reach).then(|| &raw mut (*outer).create_qp_ex) }
+    unsafe { ((*outer).sz >= farthest).then_some(outer) }
 }
 
 /// `ibv_open_device`.
@@ -30,12 +33,24 @@ unsafe fn slot(context: *mut ibv_context) -> Option<*mut Option<CreateQpEx>> {
 pub unsafe fn open(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: forwarded to the caller.
     let context = unsafe { real::ibv_open_device(device) };
-    if !context.is_null() && settings().mode != Mode::Off {
-        status::begin();
+    if !context.is_null() {
         // SAFETY: just opened, and nobody else has it yet.
-        unsafe { adopt(context) };
+        unsafe { meet(context) };
     }
     context
+}
+
+/// Takes on a context that is not known yet. Some are opened by a provider's own function (`mlx5dv_open_device`), which
+/// passes this library by.
+///
+/// # Safety
+/// The context is open.
+pub unsafe fn meet(context: *mut ibv_context) {
+    if settings().mode != Mode::Off && registry::context(context).is_none() {
+        status::begin();
+        // SAFETY: open, by the caller. A program makes a domain before it posts or polls anything.
+        unsafe { adopt(context) };
+    }
 }
 
 unsafe fn adopt(context: *mut ibv_context) {
@@ -44,8 +59,11 @@ unsafe fn adopt(context: *mut ibv_context) {
         let name = real::ibv_get_device_name((*context).device);
         let device =
             if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into() };
-        let slot = slot(context);
-        let ex = Extended { create_qp_ex: slot.and_then(|slot| *slot) };
+        let outer = outer(context);
+        let ex = outer.map_or_else(Extended::default, |outer| Extended {
+            create_cq_ex: (*outer).create_cq_ex,
+            create_qp_ex: (*outer).create_qp_ex,
+        });
         let ops = (*context).ops;
         let channel = OnceLock::new();
         let known = Arc::new(Context { raw: At(context), device, ops, ex, channel });
@@ -54,8 +72,9 @@ unsafe fn adopt(context: *mut ibv_context) {
         (*context).ops.post_recv = ops.post_recv.map(|_| data::post_recv as _);
         (*context).ops.post_srq_recv = ops.post_srq_recv.map(|_| shared::post as _);
         (*context).ops.poll_cq = ops.poll_cq.map(|_| data::poll_cq as _);
-        if let (Some(slot), Some(_)) = (slot, ex.create_qp_ex) {
-            *slot = Some(qp::create_qp_ex);
+        if let Some(outer) = outer {
+            (*outer).create_cq_ex = ex.create_cq_ex.map(|_| queue::create_ex as _);
+            (*outer).create_qp_ex = ex.create_qp_ex.map(|_| qp::create_qp_ex as _);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Protection domains and regions: noted, so that they can be had on the backup NIC as well.
 
+use super::device;
 use crate::objects::{At, Domain, Region};
 use crate::real;
 use crate::registry;
@@ -13,6 +14,8 @@ use std::sync::{Arc, RwLock};
 /// # Safety
 /// As its manual says.
 pub unsafe fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    // SAFETY: open, by the caller.
+    unsafe { device::meet(context) };
     // SAFETY: forwarded to the caller.
     let pd = unsafe { real::ibv_alloc_pd(context) };
     if let Some(context) = registry::context(context).filter(|_| !pd.is_null()) {

@@ -5,4 +5,5 @@ pub mod data;
 pub mod device;
 pub mod memory;
 pub mod qp;
+pub mod queue;
 pub mod shared;

@@ -1,16 +1,15 @@
-//! Completion queues and queue pairs: which of them are protected.
+//! Queue pairs: which of them are protected.
 
 use super::batch;
 use crate::agent;
-use crate::completions::CompletionQueue;
 use crate::objects::At;
-use crate::pair_state::{Connection, State};
+use crate::pair_state::{Connection, STOPPED};
 use crate::queue_pair::QueuePair;
 use crate::real;
 use crate::registry;
 use crate::settings::{Mode, settings};
 use crate::status::{self, PairReport};
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use shunt_mlx5_sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_CAP, IBV_QP_DEST_QPN, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
@@ -18,46 +17,11 @@ use shunt_mlx5_sys::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN,
     IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC,
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq,
+    ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_srq,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-
-/// `ibv_create_cq`.
-///
-/// # Safety
-/// As its manual says.
-pub unsafe fn create_cq(
-    context: *mut ibv_context,
-    cqe: c_int,
-    of: *mut c_void,
-    channel: *mut ibv_comp_channel,
-    vector: c_int,
-) -> *mut ibv_cq {
-    // SAFETY: forwarded to the caller.
-    let cq = unsafe { real::ibv_create_cq(context, cqe, of, channel, vector) };
-    let protects = !cq.is_null() && settings().mode == Mode::On;
-    if let Some(context) = registry::context(context).filter(|_| protects) {
-        let known = Arc::new(CompletionQueue::new(At(cq), context, !channel.is_null()));
-        registry::with_mut(|objects| objects.put_queue(cq, known));
-    }
-    cq
-}
-
-/// `ibv_destroy_cq`.
-///
-/// # Safety
-/// As its manual says.
-pub unsafe fn destroy_cq(cq: *mut ibv_cq) -> c_int {
-    let known = registry::queue(cq);
-    // SAFETY: forwarded to the caller.
-    let errno = unsafe { real::ibv_destroy_cq(cq) };
-    if let Some(destroyed) = known.filter(|_| errno == 0) {
-        registry::with_mut(|objects| objects.take_queue(cq, &destroyed));
-    }
-    errno
-}
 
 /// True if a new queue pair on this shared receive queue would take buffers that others were dealt. Says so by errno.
 fn is_taken_back(srq: *mut ibv_srq) -> bool {
@@ -191,7 +155,12 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         None => "its completion queue or its domain was made in another way",
         Some(_) => "",
     };
-    let Some((domain, queues)) = found.filter(|_| why.is_empty()) else { return no(why) };
+    let Some((domain, queues)) = found.filter(|_| why.is_empty()) else {
+        if let Some(shared) = registry::shared(made.srq) {
+            shared.estrange(None);
+        }
+        return no(why);
+    };
     let (send, receive, shared) = queues.clone();
     let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
     if made.operations != 0 {
@@ -201,6 +170,7 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
     }
     for queue in [&send, &receive] {
         queue.enter_first().join(qpn, pair.clone());
+        queue.check_member(&*pair);
     }
     if let Some(shared) = shared {
         let taker = Arc::downgrade(&pair);
@@ -245,20 +215,11 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
                 agent::connected(&pair);
             }
             IBV_QPS_RTS => state.connection.sends = true,
-            IBV_QPS_ERR | IBV_QPS_RESET => stopped(&mut state),
+            IBV_QPS_ERR | IBV_QPS_RESET => state.stop(STOPPED),
             _ => {}
         }
     }
     errno
-}
-
-/// The program stops it.
-fn stopped(state: &mut State) {
-    if state.is_at_home() {
-        state.pass("the program moved it to ERR or RESET");
-    } else {
-        state.lost = true;
-    }
 }
 
 /// Keeps what the attributes say.
@@ -299,10 +260,11 @@ pub unsafe fn query_qp(
     if let Some(pair) = registry::pair(qp).filter(|_| errno == 0) {
         let state = pair.state();
         if !state.is_at_home() && !state.lost {
-            // SAFETY: the caller's attributes, which were just written.
+            // SAFETY: the caller's attributes and object, which were just written.
             unsafe {
                 (*attr).qp_state = IBV_QPS_RTS;
                 (*attr).cur_qp_state = IBV_QPS_RTS;
+                (*qp).state = IBV_QPS_RTS;
             }
         }
     }

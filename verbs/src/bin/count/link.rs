@@ -133,7 +133,10 @@ impl Link {
                 let cq = rdma.verbs.ibv_create_cq(context, depth as i32, null_mut(), channel, 0);
                 made("ibv_create_cq", cq)
             };
-            let cqs = [cq()?, cq()?];
+            let mut attr = sys::ibv_cq_init_attr_ex { cqe: depth, channel, ..std::mem::zeroed() };
+            // Like UCX, which polls by `ibv_poll_cq` what it makes this way.
+            let extended = made("ibv_create_cq_ex", sys::ibv_create_cq_ex(context, &raw mut attr))?;
+            let cqs = [cq()?, extended.cast()];
             let mut shared = sys::ibv_srq_init_attr {
                 srq_context: null_mut(),
                 attr: sys::ibv_srq_attr { max_wr: depth, max_sge: 1, srq_limit: 0 },
@@ -268,6 +271,11 @@ impl Link {
         wr.sg_list = sge;
         wr.num_sge = 1;
         let mut bad = null_mut();
+        // SAFETY: the queue pair is alive. What moves it writes the word.
+        let state = unsafe { (&raw const (*self.qp).state).read_volatile() };
+        if state != sys::IBV_QPS_RTS {
+            return Err(format!("the queue pair's state: expected RTS, got {state}"));
+        }
         // SAFETY: the queue pair is alive, and so is what the request names.
         done("ibv_post_send", unsafe { sys::ibv_post_send(self.qp, wr, &raw mut bad) })
     }
