@@ -1,5 +1,7 @@
 //! What software that is not ours must show on soft NICs, as data: programs, arguments, and what they have to say.
 
+use crate::ucx;
+
 /// One program alone, or two that talk.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -9,6 +11,8 @@ pub struct Case {
     pub program: &'static str,
     /// Its arguments, on both sides.
     pub args: &'static str,
+    /// Variables, of all of them.
+    pub environment: &'static [(&'static str, &'static str)],
     /// How many there are and how they find each other.
     pub sides: Sides,
     /// Options of `shunt soft-rdma run`, on both sides.
@@ -55,11 +59,27 @@ pub enum Says {
 
 const fn one(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
     let (sides, ends) = (Sides::One, Ends::Well);
-    Case { name, program, args, sides, nics: "", client_nics: "", server_nics: "", ends, says }
+    Case {
+        name,
+        program,
+        args,
+        environment: &[],
+        sides,
+        nics: "",
+        client_nics: "",
+        server_nics: "",
+        ends,
+        says,
+    }
 }
 
 const fn two(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
     Case { sides: Sides::Bootstrap, ..one(name, program, args, says) }
+}
+
+/// A test of UCX's perftest.
+const fn ucx(name: &'static str, args: &'static str) -> Case {
+    Case { environment: ucx::VERBS, ..two(name, ucx::PERFTEST, args, &[Says::Text("Final:")]) }
 }
 
 const EVERY_SIZE: &[Says] = &[Says::Figures(2, 8 << 20)];
@@ -160,6 +180,27 @@ pub const CASES: &[Case] = &[
             "-s 65536 -D 20",
             &[Says::Text("Failed status 12"), Says::Text("syndrom 0x81")],
         )
+    },
+    one(
+        "ucx-devices",
+        ucx::INFO,
+        "-d",
+        &[Says::Text("rc_verbs"), Says::Text("ud_verbs"), Says::Text("mlx5_0:1")],
+    ),
+    ucx("ucx-tag-bw", "-t tag_bw -s 4096 -n 2000"),
+    ucx("ucx-tag-bw-rendezvous", "-t tag_bw -s 1000000 -n 100"),
+    ucx("ucx-tag-lat", "-t tag_lat -s 8 -n 1000"),
+    ucx("ucx-am-bw", "-t ucp_am_bw -s 4096 -n 2000"),
+    ucx("ucx-put-lat", "-t ucp_put_lat -s 4096 -n 1000"),
+    ucx("ucx-get", "-t ucp_get -s 4096 -n 1000"),
+    ucx("ucx-add", "-t ucp_add -s 8 -n 1000"),
+    Case { environment: ucx::WITH_DEVX, ..ucx("ucx-put-bw-devx", "-t ucp_put_bw -s 4096 -n 2000") },
+    Case { environment: ucx::DATAGRAMS, ..ucx("ucx-datagrams", "-t tag_bw -s 4096 -n 2000") },
+    Case { environment: ucx::DATAGRAMS_MLX5, ..ucx("ucx-datagrams-mlx5", "-t tag_bw -s 4096 -n 2000") },
+    Case {
+        server_nics: "--roce 127.83.74.1",
+        client_nics: "--roce 127.83.74.2",
+        ..ucx("ucx-tag-bw-udp", "-t tag_bw -s 4096 -n 2000")
     },
     one("our-data-one-process", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]),
     Case { sides: Sides::Listen, ..one("our-data", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]) },

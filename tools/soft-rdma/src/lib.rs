@@ -4,7 +4,9 @@ mod case;
 mod cases;
 mod pyverbs;
 mod run;
+mod ucx;
 mod verbs;
+mod verbs_cases;
 
 use shunt_task::Task;
 

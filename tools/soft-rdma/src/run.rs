@@ -2,6 +2,7 @@
 
 use crate::case::{Runtime, told};
 use crate::cases::{CASES, Case, Ends, Sides};
+use crate::ucx;
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -47,7 +48,7 @@ pub fn run(args: &[String]) -> Result<()> {
         return sh::usage(format!("no case begins with {names:?}"));
     }
     let count = run_cases(&chosen, profile)?;
-    println!("{} passed, {} failed", count.passed, count.failed);
+    println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
 }
 
@@ -74,6 +75,11 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let place = Place::new(release)?;
     let mut count = Count::default();
     for case in cases {
+        if let Some(why) = ucx::lacks(&place.dir, case.program) {
+            println!("  {:36} skipped: {why}", case.name);
+            count.skipped += 1;
+            continue;
+        }
         let start = Instant::now();
         let mut wrong = place.run(case)?;
         if !wrong.is_empty() {
@@ -161,7 +167,7 @@ impl Place {
     fn command(&self, case: &Case, client: bool, port: u16) -> Command {
         let mut command = sh::command(&self.release.join("shunt").to_string_lossy());
         // Cases do not meet each other, nor anything else on the machine.
-        command.env("XDG_RUNTIME_DIR", self.runtime.path());
+        command.env("XDG_RUNTIME_DIR", self.runtime.path()).envs(case.environment.iter().copied());
         command.args(["soft-rdma", "run", "--fabric", &format!("ci-{port}")]);
         command.args(case.nics.split_whitespace());
         let of_side = if client { case.client_nics } else { case.server_nics };

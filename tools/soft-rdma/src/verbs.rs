@@ -2,6 +2,8 @@
 
 use crate::case::{Runtime, told};
 use crate::run::{listens, wait};
+use crate::ucx;
+use crate::verbs_cases::{CASES, Case, Must};
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -13,9 +15,10 @@ use std::time::{Duration, Instant};
 pub const SUMMARY: &str = "unmodified verbs programs that outlive a port, on soft NICs";
 pub const HELP: &str = "verbs [NAME]... [--dev]
 
-Runs the cases of tools/soft-rdma/src/verbs.rs, or those whose names begin with NAME, on what `cargo build --release`
-made: both ends under `shunt verbs run`, and at the client's end a fault. A fault that hits nothing fails the case, and
-so does an end that never moved. Output is kept under <target>/ci/verbs.
+Runs the cases of tools/soft-rdma/src/verbs_cases.rs, or those whose names begin with NAME, on what `cargo build
+--release` made: both ends under `shunt verbs run`, and at the client's end a fault. A fault that hits nothing fails the
+case, and so does an end that never moved. Cases of UCX are skipped where it is not installed. Output is kept under
+<target>/ci/verbs.
 
   --dev  run what `cargo build` made instead";
 
@@ -23,207 +26,6 @@ so does an end that never moved. Output is kept under <target>/ci/verbs.
 const ERRORS: i32 = 3;
 /// Far above any case's own time; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(120);
-
-/// Two processes, and what must come of them.
-struct Case {
-    name: &'static str,
-    program: &'static str,
-    args: &'static str,
-    /// The fault at the client's end; empty: none.
-    fault: &'static str,
-    /// The same at the server's end.
-    server_fault: &'static str,
-    /// Both run under `shunt verbs run`.
-    shim: bool,
-    /// Mode of it.
-    mode: &'static str,
-    /// Variables of both ends.
-    environment: &'static [(&'static str, &'static str)],
-    /// Queue pairs of each end.
-    pairs: usize,
-    must: Must,
-}
-
-/// What must come of a case.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Must {
-    /// Both end with status 0, and each end moved at least once.
-    Move,
-    /// Both end with status 0, and each end moved once: not back.
-    Once,
-    /// Both end with status 0, and nothing moved.
-    Stay,
-    /// Both end with status 0, and calls were counted.
-    Count,
-    /// The client ends with another status.
-    Fail,
-    /// Both end, and found what was written again, and no message twice.
-    Ghosts,
-    /// The client moved, or did not, and ends with one error, which is that of an atomic.
-    OneError,
-}
-
-/// The port of the client's first NIC is down for a second and a half.
-const DOWN: &str = "4s:mlx5_0:down=1500ms";
-/// The same for programs that end after so many messages: a quick machine has sent them before any fixed time.
-const DOWN_EARLY: &str = "2000packets:mlx5_0:down=1s";
-/// Answers are lost until the retries of the transport run out.
-const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
-/// The same of atomics alone.
-const ANSWERS: &str = "2s:mlx5_0:lost-atomic-response=1500ms";
-/// Requests are, and no answer is.
-const REQUESTS: &str = "2s:mlx5_0:blackhole-tx=1500ms";
-const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
-/// perftest sleeps for so many messages, and not for so long.
-const EVENTS: &str = "-e -d mlx5_0 -x 0 -F -s 65536 -n 60000";
-const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
-/// Eight queue pairs take from one shared receive queue.
-const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
-const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
-
-const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
-    Case {
-        name,
-        program,
-        args,
-        fault,
-        server_fault: "",
-        shim: true,
-        mode: "on",
-        environment: &[],
-        pairs: 1,
-        must: Must::Move,
-    }
-}
-
-impl Case {
-    /// Faults that are planned.
-    fn faults(&self) -> usize {
-        [self.fault, self.server_fault].iter().filter(|fault| !fault.is_empty()).count()
-    }
-}
-
-const CASES: &[Case] = &[
-    Case {
-        fault: "",
-        must: Must::Stay,
-        ..case("send-no-fault", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -n 2000", "")
-    },
-    Case {
-        mode: "observe",
-        must: Must::Count,
-        ..case("pingpong-observed", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", "")
-    },
-    Case {
-        shim: false,
-        must: Must::Fail,
-        ..case("send-without-shunt", "ib_send_bw", PERFTEST, "4s:mlx5_0:down")
-    },
-    case("send", "ib_send_bw", PERFTEST, DOWN),
-    case("write", "ib_write_bw", PERFTEST, DOWN),
-    case("read", "ib_read_bw", PERFTEST, DOWN),
-    // The program's own NIC answers nothing any more: no completion says so.
-    Case { must: Must::Once, ..case("send-nic-gone", "ib_send_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
-    Case { must: Must::Once, ..case("read-nic-gone", "ib_read_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
-    // The receiver's: it cannot say what it has executed. The program gets its error, and its wait ends.
-    Case {
-        server_fault: "3s:mlx5_0:nic-gone",
-        must: Must::Fail,
-        ..case("write-receiver-gone", "ib_write_bw", PERFTEST, "")
-    },
-    case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
-    case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
-    Case {
-        shim: false,
-        must: Must::Fail,
-        ..case("events-without-shunt", "ib_send_bw", EVENTS, "400000packets:mlx5_0:down")
-    },
-    case("send-events", "ib_send_bw", EVENTS, "400000packets:mlx5_0:down=1s"),
-    case("pingpong-events", "ibv_rc_pingpong", "-e -d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
-    case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
-    case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
-    // The backup of the other end fails as well, again and again: what is left leads from one's second NIC to the
-    // other's first.
-    Case {
-        server_fault: "2s:mlx5_1:flap=300ms/8",
-        ..case("count-two-ports", "shunt-verbs-count", "--seconds 9", "2500ms:mlx5_0:down=2s")
-    },
-    case("count-events-down", "shunt-verbs-count", "--seconds 7 --wait events", "2s:mlx5_0:down=1500ms"),
-    case("count-events-acks", "shunt-verbs-count", "--seconds 7 --wait events", ACKS),
-    Case {
-        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
-        ..case("atomic", "ib_atomic_bw", PERFTEST_ATOMIC, DOWN)
-    },
-    Case {
-        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
-        ..case(
-            "atomic-old-post-send",
-            "ib_atomic_bw",
-            "-d mlx5_0 -x 0 -F -D 9 -A CMP_AND_SWAP --use_old_post_send",
-            DOWN,
-        )
-    },
-    Case {
-        shim: false,
-        must: Must::Fail,
-        ..case("atomic-without-shunt", "ib_atomic_bw", PERFTEST_ATOMIC, "4s:mlx5_0:down")
-    },
-    // The NIC that executes atomics is gone for longer than the client waits, and no other may.
-    Case {
-        server_fault: "5s:mlx5_0:down=10s",
-        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_GIVE_UP", "1500ms")],
-        must: Must::Fail,
-        ..case("atomic-responder-keeps", "ib_atomic_bw", PERFTEST_ATOMIC, "")
-    },
-    Case {
-        server_fault: "5s:mlx5_0:down=10s",
-        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_VERBS_ATOMICS", "move")],
-        ..case("atomic-responder-moves", "ib_atomic_bw", PERFTEST_ATOMIC, "")
-    },
-    // No answer is lost, and none may be by going back.
-    Case {
-        must: Must::Once,
-        ..case("count-adds-requests", "shunt-verbs-count", "--seconds 7 --adds seen", REQUESTS)
-    },
-    Case {
-        must: Must::OneError,
-        ..case("count-adds-answers", "shunt-verbs-count", "--seconds 7 --adds seen", ANSWERS)
-    },
-    // The paper's rule beside ours: it repeats WRITEs that were executed, and gives up an atomic that was not.
-    Case {
-        environment: &[("SHUNT_VERBS_RULE", "paper")],
-        must: Must::Ghosts,
-        ..case("count-acks-paper", "shunt-verbs-count", "--seconds 7", ACKS)
-    },
-    Case {
-        environment: &[("SHUNT_VERBS_RULE", "paper")],
-        must: Must::OneError,
-        ..case("count-adds-requests-paper", "shunt-verbs-count", "--seconds 7 --adds seen", REQUESTS)
-    },
-    Case {
-        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
-        ..case("count-adds-unread", "shunt-verbs-count", "--seconds 7 --adds blind", ANSWERS)
-    },
-    Case {
-        shim: false,
-        must: Must::Fail,
-        ..case("send-shared-without-shunt", "ib_send_bw", SHARED, "4s:mlx5_0:down")
-    },
-    Case { pairs: 8, ..case("send-shared", "ib_send_bw", SHARED, DOWN) },
-    Case {
-        pairs: 4,
-        ..case("pingpong-shared", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4", DOWN_EARLY)
-    },
-    // So few buffers that a queue pair which has none must get one from another.
-    Case {
-        pairs: 4,
-        ..case("pingpong-shared-few", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4 -r 8", DOWN_EARLY)
-    },
-    case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
-    case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),
-    case("count-shared-flaps", "shunt-verbs-count", "--seconds 8 --receives shared", FLAP),
-    case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
-];
 
 pub fn run(args: &[String]) -> Result<()> {
     let (flags, names): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
@@ -238,7 +40,7 @@ pub fn run(args: &[String]) -> Result<()> {
         return sh::usage(format!("no case begins with {names:?}"));
     }
     let count = run_cases(&chosen, profile)?;
-    println!("{} passed, {} failed", count.passed, count.failed);
+    println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
 }
 
@@ -257,7 +59,13 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let dir = sh::target_dir().join("ci/verbs");
     std::fs::create_dir_all(&dir)?;
     let mut count = Count::default();
+    ucx::build(&dir)?;
     for case in cases {
+        if let Some(why) = ucx::lacks(&dir, case.program) {
+            println!("  {:36} skipped: {why}", case.name);
+            count.skipped += 1;
+            continue;
+        }
         let start = Instant::now();
         let place = Place::new(&built, &dir)?;
         let wrong = place.run(case)?;
@@ -319,7 +127,8 @@ impl Place {
         }
         let ours = self.built.join(case.program);
         let is_ours = ours.is_file();
-        command.arg(if is_ours { ours.as_path() } else { Path::new(case.program) });
+        let found = if is_ours { ours } else { ucx::place(&self.dir, case.program) };
+        command.arg(found);
         command.args(case.args.split_whitespace());
         match (is_ours, client) {
             (true, false) => _ = command.args(["--listen", &port.to_string()]),
@@ -390,7 +199,7 @@ impl Place {
             // Status 1 says that a queue pair is lost.
             let said = self.shunt().args(["verbs", "status", "--json"]).output()?;
             std::fs::write(self.file(case, "status"), &said.stdout)?;
-            wrong.extend(judge(case.must, case.pairs, &String::from_utf8_lossy(&said.stdout)));
+            wrong.extend(judge(case, &String::from_utf8_lossy(&said.stdout)));
         }
         Ok(wrong)
     }
@@ -437,10 +246,12 @@ fn numbers<'t>(text: &'t str, name: &str) -> impl Iterator<Item = u64> + 't {
 }
 
 /// What is wrong with the status of two processes.
-fn judge(must: Must, pairs: usize, status: &str) -> Option<String> {
+fn judge(case: &Case, status: &str) -> Option<String> {
+    let must = case.must;
     let switches: Vec<u64> = numbers(status, "switches").collect();
+    let moved = switches.iter().filter(|count| **count > 0).count();
     let well = match must {
-        Must::Move => switches.len() == 2 * pairs && switches.iter().all(|count| *count > 0),
+        Must::Move => moved == 2 * case.pairs && switches.len() == 2 * (case.pairs + case.beside),
         Must::Once => switches == [1, 1],
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
@@ -464,13 +275,17 @@ mod tests {
     fn numbers_are_read_and_an_end_that_stayed_is_not_taken_for_one_that_moved() {
         let text = "[{\"pairs\": [{\"switches\": 2, \"replayed\": 7}], \"posts\":0}, {\"switches\":0}]";
         assert_eq!(numbers(text, "switches").collect::<Vec<_>>(), [2, 0]);
-        assert!(judge(Must::Move, 1, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
-        assert!(judge(Must::Once, 1, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
-        assert!(judge(Must::Stay, 1, text).is_some());
-        assert_eq!(judge(Must::Move, 1, &text.replace(":0}", ": 1}")), None);
-        assert!(judge(Must::Move, 1, "[]").is_some(), "nothing at all is not well");
-        assert!(judge(Must::Move, 2, &text.replace(":0}", ": 1}")).is_some(), "two of four");
-        assert!(judge(Must::Count, 1, text).is_some());
+        let judge = |must, pairs, beside, text: &str| judge(&Case { must, pairs, beside, ..CASES[0] }, text);
+        assert!(judge(Must::Move, 1, 0, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Once, 1, 0, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Stay, 1, 0, text).is_some());
+        assert_eq!(judge(Must::Move, 1, 0, &text.replace(":0}", ": 1}")), None);
+        assert!(judge(Must::Move, 1, 0, "[]").is_some(), "nothing at all is not well");
+        assert!(judge(Must::Move, 2, 0, &text.replace(":0}", ": 1}")).is_some(), "two of four");
+        let beside = format!("{}, {}", text.replace(":0}", ": 1}"), "{\"switches\":0}, {\"switches\":0}");
+        assert_eq!(judge(Must::Move, 1, 1, &beside), None);
+        assert!(judge(Must::Move, 1, 0, &beside).is_some(), "more than there should be");
+        assert!(judge(Must::Count, 1, 0, text).is_some());
     }
 
     #[test]

@@ -1,0 +1,236 @@
+//! What programs must outlive, as data: programs, arguments, faults, and what must come of them.
+
+use crate::ucx;
+
+/// Two processes, and what must come of them.
+pub struct Case {
+    /// Name, also of its files under `<target>/ci/verbs`.
+    pub name: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// Its arguments, at both ends.
+    pub args: &'static str,
+    /// The fault at the client's end; empty: none.
+    pub fault: &'static str,
+    /// The same at the server's end.
+    pub server_fault: &'static str,
+    /// Both run under `shunt verbs run`.
+    pub shim: bool,
+    /// Mode of it.
+    pub mode: &'static str,
+    /// Variables of both ends.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// Queue pairs of each end.
+    pub pairs: usize,
+    /// More of each end, which are not protected and stay.
+    pub beside: usize,
+    /// What must come of it.
+    pub must: Must,
+}
+
+/// What must come of a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Must {
+    /// Both end with status 0, and each end moved at least once.
+    Move,
+    /// Both end with status 0, and each end moved once: not back.
+    Once,
+    /// Both end with status 0, and nothing moved.
+    Stay,
+    /// Both end with status 0, and calls were counted.
+    Count,
+    /// The client ends with another status.
+    Fail,
+    /// Both end, and found what was written again, and no message twice.
+    Ghosts,
+    /// The client moved, or did not, and ends with one error, which is that of an atomic.
+    OneError,
+}
+
+/// The port of the client's first NIC is down for a second and a half.
+const DOWN: &str = "4s:mlx5_0:down=1500ms";
+/// The same for programs that end after so many messages: a quick machine has sent them before any fixed time.
+const DOWN_EARLY: &str = "2000packets:mlx5_0:down=1s";
+/// Answers are lost until the retries of the transport run out.
+const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
+/// The same of atomics alone.
+const ANSWERS: &str = "2s:mlx5_0:lost-atomic-response=1500ms";
+/// Requests are, and no answer is.
+const REQUESTS: &str = "2s:mlx5_0:blackhole-tx=1500ms";
+const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
+/// perftest sleeps for so many messages, and not for so long.
+const EVENTS: &str = "-e -d mlx5_0 -x 0 -F -s 65536 -n 60000";
+const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
+/// Eight queue pairs take from one shared receive queue.
+const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
+/// What UCX's perftest sends ends after so many messages, too, and it begins with its wire-up.
+const UCX_DOWN: &str = "20000packets:mlx5_0:down=1s";
+/// The same for one that sends a message after the other.
+const UCX_DOWN_LATE: &str = "5000packets:mlx5_0:down=1s";
+const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
+
+const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
+    Case {
+        name,
+        program,
+        args,
+        fault,
+        server_fault: "",
+        shim: true,
+        mode: "on",
+        environment: &[],
+        pairs: 1,
+        beside: 0,
+        must: Must::Move,
+    }
+}
+
+const fn ucx(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
+    Case { environment: ucx::VERBS, pairs: 2, beside: 1, ..case(name, program, args, fault) }
+}
+
+impl Case {
+    /// Faults that are planned.
+    pub fn faults(&self) -> usize {
+        [self.fault, self.server_fault].iter().filter(|fault| !fault.is_empty()).count()
+    }
+}
+
+pub const CASES: &[Case] = &[
+    Case {
+        fault: "",
+        must: Must::Stay,
+        ..case("send-no-fault", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -n 2000", "")
+    },
+    Case {
+        mode: "observe",
+        must: Must::Count,
+        ..case("pingpong-observed", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", "")
+    },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("send-without-shunt", "ib_send_bw", PERFTEST, "4s:mlx5_0:down")
+    },
+    case("send", "ib_send_bw", PERFTEST, DOWN),
+    case("write", "ib_write_bw", PERFTEST, DOWN),
+    case("read", "ib_read_bw", PERFTEST, DOWN),
+    // The program's own NIC answers nothing any more: no completion says so.
+    Case { must: Must::Once, ..case("send-nic-gone", "ib_send_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
+    Case { must: Must::Once, ..case("read-nic-gone", "ib_read_bw", PERFTEST, "3s:mlx5_0:nic-gone") },
+    // The receiver's: it cannot say what it has executed. The program gets its error, and its wait ends.
+    Case {
+        server_fault: "3s:mlx5_0:nic-gone",
+        must: Must::Fail,
+        ..case("write-receiver-gone", "ib_write_bw", PERFTEST, "")
+    },
+    case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
+    case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("events-without-shunt", "ib_send_bw", EVENTS, "400000packets:mlx5_0:down")
+    },
+    case("send-events", "ib_send_bw", EVENTS, "400000packets:mlx5_0:down=1s"),
+    case("pingpong-events", "ibv_rc_pingpong", "-e -d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
+    case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
+    case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
+    // The backup of the other end fails as well, again and again: what is left leads from one's second NIC to the
+    // other's first.
+    Case {
+        server_fault: "2s:mlx5_1:flap=300ms/8",
+        ..case("count-two-ports", "shunt-verbs-count", "--seconds 9", "2500ms:mlx5_0:down=2s")
+    },
+    case("count-events-down", "shunt-verbs-count", "--seconds 7 --wait events", "2s:mlx5_0:down=1500ms"),
+    case("count-events-acks", "shunt-verbs-count", "--seconds 7 --wait events", ACKS),
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case("atomic", "ib_atomic_bw", PERFTEST_ATOMIC, DOWN)
+    },
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case(
+            "atomic-old-post-send",
+            "ib_atomic_bw",
+            "-d mlx5_0 -x 0 -F -D 9 -A CMP_AND_SWAP --use_old_post_send",
+            DOWN,
+        )
+    },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("atomic-without-shunt", "ib_atomic_bw", PERFTEST_ATOMIC, "4s:mlx5_0:down")
+    },
+    // The NIC that executes atomics is gone for longer than the client waits, and no other may.
+    Case {
+        server_fault: "5s:mlx5_0:down=10s",
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_GIVE_UP", "1500ms")],
+        must: Must::Fail,
+        ..case("atomic-responder-keeps", "ib_atomic_bw", PERFTEST_ATOMIC, "")
+    },
+    Case {
+        server_fault: "5s:mlx5_0:down=10s",
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any"), ("SHUNT_VERBS_ATOMICS", "move")],
+        ..case("atomic-responder-moves", "ib_atomic_bw", PERFTEST_ATOMIC, "")
+    },
+    // No answer is lost, and none may be by going back.
+    Case {
+        must: Must::Once,
+        ..case("count-adds-requests", "shunt-verbs-count", "--seconds 7 --adds seen", REQUESTS)
+    },
+    Case {
+        must: Must::OneError,
+        ..case("count-adds-answers", "shunt-verbs-count", "--seconds 7 --adds seen", ANSWERS)
+    },
+    // The paper's rule beside ours: it repeats WRITEs that were executed, and gives up an atomic that was not.
+    Case {
+        environment: &[("SHUNT_VERBS_RULE", "paper")],
+        must: Must::Ghosts,
+        ..case("count-acks-paper", "shunt-verbs-count", "--seconds 7", ACKS)
+    },
+    Case {
+        environment: &[("SHUNT_VERBS_RULE", "paper")],
+        must: Must::OneError,
+        ..case("count-adds-requests-paper", "shunt-verbs-count", "--seconds 7 --adds seen", REQUESTS)
+    },
+    Case {
+        environment: &[("SHUNT_VERBS_ATOMIC_ANSWER", "any")],
+        ..case("count-adds-unread", "shunt-verbs-count", "--seconds 7 --adds blind", ANSWERS)
+    },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("send-shared-without-shunt", "ib_send_bw", SHARED, "4s:mlx5_0:down")
+    },
+    Case { pairs: 8, ..case("send-shared", "ib_send_bw", SHARED, DOWN) },
+    Case {
+        pairs: 4,
+        ..case("pingpong-shared", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4", DOWN_EARLY)
+    },
+    // So few buffers that a queue pair which has none must get one from another.
+    Case {
+        pairs: 4,
+        ..case("pingpong-shared-few", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 12000 -q 4 -r 8", DOWN_EARLY)
+    },
+    case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
+    case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),
+    case("count-shared-flaps", "shunt-verbs-count", "--seconds 8 --receives shared", FLAP),
+    case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
+    // UCX makes two connections, and a queue pair of datagrams for its wire-up.
+    Case { shim: false, must: Must::Fail, ..ucx("ucx-tags-without-shunt", ucx::TAGS, "9", "4s:mlx5_0:down") },
+    ucx("ucx-tags", ucx::TAGS, "12", "4s:mlx5_0:down=1500ms"),
+    Case {
+        // Its context is then opened by libmlx5's own function.
+        environment: ucx::WITH_DEVX,
+        ..ucx("ucx-tags-devx", ucx::TAGS, "12", "4s:mlx5_0:down=1500ms")
+    },
+    Case {
+        // First the server's end leaves, again and again, then the client's.
+        server_fault: "4s:mlx5_0:flap=400ms/3",
+        ..ucx("ucx-tags-both-ports", ucx::TAGS, "14", "7s:mlx5_0:down=1500ms")
+    },
+    ucx("ucx-tag-bw", ucx::PERFTEST, "-t tag_bw -s 4096 -n 400000", UCX_DOWN),
+    // Without messages it makes one.
+    Case { pairs: 1, ..ucx("ucx-put-lat", ucx::PERFTEST, "-t ucp_put_lat -s 4096 -n 20000", UCX_DOWN_LATE) },
+    Case { pairs: 1, ..ucx("ucx-get", ucx::PERFTEST, "-t ucp_get -s 4096 -n 100000", UCX_DOWN) },
+];
