@@ -43,7 +43,7 @@ pub unsafe fn modify(pair: &QueuePair, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
 /// It is alive.
 pub unsafe fn fence(pair: &QueuePair, qp: *mut ibv_qp) -> c_int {
     let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
-    // SAFETY: alive, by the caller; the attributes are ours, and the state is a word that whoever moves it writes.
+    // SAFETY: alive, by the caller; the attributes are ours, and the state is a word that `modify` writes.
     unsafe {
         let state = &raw mut (*qp).state;
         let seen = state.read_volatile();
