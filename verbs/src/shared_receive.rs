@@ -57,6 +57,10 @@ struct Inside {
 }
 
 impl Inside {
+    fn has_strangers(&self) -> bool {
+        self.strange || self.members.iter().any(|one| one.stranger)
+    }
+
     fn away(&self) -> usize {
         self.members.iter().filter(|one| !one.home).count()
     }
@@ -122,12 +126,19 @@ impl SharedQueue {
         }
     }
 
+    /// One that is not protected takes from it: those that move would starve.
+    pub fn has_strangers(&self) -> bool {
+        self.inside.lock().has_strangers()
+    }
+
     /// One that was moved has no buffer, none is left to deal, and those of the NIC stay there.
     pub fn starves(&self, id: u64) -> bool {
         let inside = self.inside.lock();
-        let strange = inside.strange || inside.members.iter().any(|one| one.stranger);
         let empty = |one: &Share| one.id == id && !one.home && one.held == 0;
-        strange && !inside.taken_back && inside.pool.is_empty() && inside.members.iter().any(empty)
+        inside.has_strangers()
+            && !inside.taken_back
+            && inside.pool.is_empty()
+            && inside.members.iter().any(empty)
     }
 
     /// New queue pairs would take what others were dealt.
@@ -336,7 +347,9 @@ mod tests {
     #[test]
     fn one_that_was_moved_starves_while_one_that_is_not_protected_stays() {
         let (shared, _kept) = queue(2);
+        assert!(!shared.has_strangers());
         shared.estrange(Some(8));
+        assert!(shared.has_strangers());
         assert!(!shared.starves(7), "it is not moved");
         shared.give_back(7, vec![]);
         assert!(shared.starves(7) && !shared.starves(8));

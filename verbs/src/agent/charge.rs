@@ -273,15 +273,19 @@ pub const fn awaits(there: bool) -> &'static str {
 
 /// What is told of a queue pair.
 pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
+    // Told before it fails: a move would end it.
+    let shares = pair.shared.as_ref().is_some_and(|shared| shared.has_strangers());
     let state = pair.state();
     let failed = state.lost && state.stopped.is_none();
+    let shares = shares && state.is_at_home() && !failed;
     let name = match () {
-        () if state.over().is_some() && !failed => "unprotected",
+        () if shares || state.over().is_some() && !failed => "unprotected",
         () if state.lost => "lost",
         () if state.closed || matches!(state.send_on, On::Nowhere) => "moving",
         () if state.armed => "protected",
         () => "connecting",
     };
+    let why = if shares { SHARES } else { why };
     let why = state.over().filter(|_| !failed).map_or(why, |(why, _)| why);
     let on = state.send_on.spare().map_or(pair.context.device.as_str(), |track| track.queue.name());
     PairReport {
