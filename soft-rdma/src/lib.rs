@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`hooks`] | what the preloaded symbols do |
+//! | [`cm`] | connections of librdmacm |
 //! | [`netlink`] | devices and ports as `NETLINK_RDMA` tells them |
 //!
 //! and in two crates below:
@@ -14,5 +15,6 @@
 //! | [`shunt_soft_uverbs`] | the kernel's side |
 //! | [`shunt_soft_machine`] | what the process has of RDMA |
 
+pub mod cm;
 pub mod hooks;
 pub mod netlink;

@@ -1,5 +1,6 @@
 //! Tests of what gives other programs soft NICs, as one program: what they share is compiled and linked once.
 
+mod connections;
 mod control;
 mod devx;
 mod machine;

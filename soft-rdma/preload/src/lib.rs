@@ -15,6 +15,13 @@ use shunt_soft_rdma::hooks::{self, attributes, cwd, readonly};
 /// What `creat` is for `open`.
 const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
+/// As below. The end of a thread by `pthread_cancel` unwinds through it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    // SAFETY: the arguments are the caller's, who keeps to the rules of the C library's function.
+    unsafe { hooks::write(fd, from, bytes) }
+}
+
 /// Functions of the C library, each with what it is here.
 macro_rules! symbols {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty { $body:expr })*) => {$(

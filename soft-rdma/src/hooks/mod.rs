@@ -15,10 +15,11 @@ pub(crate) mod raw;
 pub mod readonly;
 mod sockets;
 
+use crate::cm::file as cm;
 use crate::netlink::socket as netlink;
 use errno::{fails, guard, returned, set_errno};
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
-use path::Place;
+use path::{Node, Place};
 use raw::Next;
 use shunt_soft_uverbs::ioctl::{FileId, REQUEST};
 use std::ffi::CStr;
@@ -31,6 +32,8 @@ pub use sockets::{
 /// Major number of uverbs devices, and the first minor.
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
+/// Major and minor number of the device of connections, as the kernel gives to a miscellaneous one.
+const CONNECTIONS_NUMBER: (u32, u32) = shunt_soft_machine::sysfs::CONNECTIONS_NUMBER;
 
 /// `openat`, and with `AT_FDCWD` `open`.
 ///
@@ -42,20 +45,25 @@ pub unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: 
         match path::place_at(directory, path) {
             Place::Elsewhere => raw::openat(directory, path, flags, mode),
             Place::Tree(path) => readonly::open(&path, flags),
-            Place::Device(index) => returned(guard(|| files::open(index, flags))),
+            Place::Device(Node::Uverbs(index)) => returned(guard(|| files::open(index, flags))),
+            Place::Device(Node::Connections) => returned(guard(|| cm::open(flags))),
             Place::Nowhere => fails(libc::ENOENT),
         }
     }
 }
 
 /// The status of a device file.
-fn device_status(index: u32) -> libc::stat {
+fn device_status(node: Node) -> libc::stat {
+    let (inode, (major, minor)) = match node {
+        Node::Uverbs(index) => (u64::from(index), (MAJOR, FIRST_MINOR + index)),
+        Node::Connections => (u64::from(u16::MAX), CONNECTIONS_NUMBER),
+    };
     // SAFETY: numbers, of which zero is one.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     status.st_mode = libc::S_IFCHR | 0o666;
     status.st_nlink = 1;
-    status.st_ino = 0x5348 + index as u64;
-    status.st_rdev = libc::makedev(MAJOR, FIRST_MINOR + index);
+    status.st_ino = 0x5348 + inode;
+    status.st_rdev = libc::makedev(major, minor);
     status.st_blksize = 4096;
     status
 }
@@ -71,8 +79,8 @@ pub unsafe fn fstatat(directory: c_int, path: *const c_char, to: *mut libc::stat
             Place::Elsewhere => as_device(raw::fstatat(directory, path, to, flags), to),
             Place::Tree(path) => raw::fstatat(libc::AT_FDCWD, path.as_ptr(), to, flags),
             Place::Device(_) if to.is_null() => fails(libc::EFAULT),
-            Place::Device(index) => {
-                to.write(device_status(index));
+            Place::Device(node) => {
+                to.write(device_status(node));
                 0
             }
             Place::Nowhere => fails(libc::ENOENT),
@@ -94,14 +102,19 @@ pub unsafe fn fstat(fd: c_int, to: *mut libc::stat) -> c_int {
 /// # Safety
 /// `to` holds a status if `result` is zero.
 unsafe fn as_device(result: c_int, to: *mut libc::stat) -> c_int {
-    if result != 0 || files::none() {
+    if result != 0 || files::none() && cm::none() {
         return result;
     }
     // SAFETY: the call filled it.
     let status = unsafe { &mut *to };
-    let device = (status.st_mode & libc::S_IFMT == libc::S_IFREG).then(|| FileId::of_status(status));
-    if let Some(index) = device.and_then(files::device_of) {
-        *status = device_status(index);
+    let id = FileId::of_status(status);
+    let node = match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG => files::device_of(id).map(Node::Uverbs),
+        libc::S_IFSOCK => cm::is_one(id).then_some(Node::Connections),
+        _ => None,
+    };
+    if let Some(node) = node {
+        *status = device_status(node);
     }
     result
 }
@@ -123,14 +136,16 @@ pub unsafe fn statx(
             Place::Elsewhere => raw::statx(directory, path, flags, mask, to),
             Place::Tree(path) => raw::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, to),
             Place::Device(_) if to.is_null() => fails(libc::EFAULT),
-            Place::Device(index) => {
+            Place::Device(node) => {
+                let known = device_status(node);
                 let mut status: libc::statx = std::mem::zeroed();
                 status.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK | libc::STATX_INO;
                 status.stx_mode = (libc::S_IFCHR | 0o666) as u16;
                 status.stx_nlink = 1;
-                status.stx_ino = device_status(index).st_ino;
+                status.stx_ino = known.st_ino;
                 status.stx_blksize = 4096;
-                (status.stx_rdev_major, status.stx_rdev_minor) = (MAJOR, FIRST_MINOR + index);
+                (status.stx_rdev_major, status.stx_rdev_minor) =
+                    (libc::major(known.st_rdev), libc::minor(known.st_rdev));
                 to.write(status);
                 0
             }
@@ -197,7 +212,7 @@ pub unsafe fn realpath(path: *const c_char, to: *mut c_char) -> *mut c_char {
             Place::Elsewhere => return next(path, to),
             Place::Tree(path) => path,
             // A device file is its own real path, if it is spelled as it should be.
-            Place::Device(index) => return device_path(index, to),
+            Place::Device(node) => return device_path(node, to),
             Place::Nowhere => {
                 set_errno(libc::ENOENT);
                 return ptr::null_mut();
@@ -215,8 +230,11 @@ pub unsafe fn realpath(path: *const c_char, to: *mut c_char) -> *mut c_char {
 
 /// # Safety
 /// `to` is null or has room for a path.
-unsafe fn device_path(index: u32, to: *mut c_char) -> *mut c_char {
-    let text = format!("/dev/infiniband/uverbs{index}\0");
+unsafe fn device_path(node: Node, to: *mut c_char) -> *mut c_char {
+    let text = match node {
+        Node::Uverbs(index) => format!("/dev/infiniband/uverbs{index}\0"),
+        Node::Connections => "/dev/infiniband/rdma_cm\0".to_owned(),
+    };
     // SAFETY: memory of the C library's, which the program frees, or the program's own; both are long enough.
     unsafe {
         let to = if to.is_null() { libc::malloc(text.len()).cast() } else { to };
@@ -292,15 +310,31 @@ pub unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) ->
     unsafe { raw::ioctl(fd, request, argument) }
 }
 
+/// `write`.
+///
+/// # Safety
+/// As above.
+pub unsafe fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    match cm::slot_of(fd) {
+        Some(at) => match guard(|| cm::write(at, fd, from as u64, bytes)) {
+            Ok(bytes) => bytes as ssize_t,
+            Err(error) => fails(error.raw_os_error()) as ssize_t,
+        },
+        // SAFETY: the arguments are the caller's.
+        None => unsafe { raw::write(fd, from, bytes) },
+    }
+}
+
 /// What the descriptor is of that a call is about to close.
 struct Closing {
     file: Option<usize>,
     netlink: Option<usize>,
+    connections: Option<usize>,
 }
 
 impl Closing {
     fn of(fd: c_int) -> Self {
-        Self { file: files::slot_of(fd), netlink: netlink::slot_of(fd) }
+        Self { file: files::slot_of(fd), netlink: netlink::slot_of(fd), connections: cm::slot_of(fd) }
     }
 
     /// Ends it if the descriptor was the last; `errno` stays.
@@ -308,6 +342,7 @@ impl Closing {
         quietly(|| {
             self.file.into_iter().for_each(files::sweep);
             self.netlink.into_iter().for_each(netlink::sweep);
+            self.connections.into_iter().for_each(cm::sweep);
         });
     }
 }
@@ -354,6 +389,9 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     if result == 0 && !netlink::none() {
         quietly(netlink::sweep_all);
+    }
+    if result == 0 && !cm::none() {
+        quietly(cm::sweep_all);
     }
     result
 }

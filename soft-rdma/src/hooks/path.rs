@@ -5,14 +5,27 @@
 use super::buffer::Buffer;
 use super::directory;
 use super::errno::guard;
+use shunt_soft_machine::log::Level;
 use shunt_soft_machine::machine::Machine;
 use shunt_soft_machine::sysfs::is_ours;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Once;
 
 /// What the files of verbs begin with.
 const UVERBS: &[u8] = b"/dev/infiniband/uverbs";
+/// The file of connections.
+const CONNECTIONS: &[u8] = b"/dev/infiniband/rdma_cm";
+
+/// A device file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// Of the NIC of this index.
+    Uverbs(u32),
+    /// Of connections.
+    Connections,
+}
 
 /// Where a path leads.
 pub enum Place {
@@ -20,8 +33,8 @@ pub enum Place {
     Elsewhere,
     /// To a file or directory of the tree that stands for sysfs.
     Tree(Box<Buffer>),
-    /// To the device file of the NIC of this index.
-    Device(u32),
+    /// To a device file.
+    Device(Node),
     /// Nowhere: it is a path of soft devices, and this process has none.
     Nowhere,
 }
@@ -110,7 +123,14 @@ fn ours(path: &[u8]) -> Place {
     }
     let Ok(Ok(machine)) = machine else { return Place::Nowhere };
     if let Some(index) = device(path) {
-        return if (index as usize) < machine.nics().len() { Place::Device(index) } else { Place::Nowhere };
+        return if (index as usize) < machine.nics().len() {
+            Place::Device(Node::Uverbs(index))
+        } else {
+            Place::Nowhere
+        };
+    }
+    if path == CONNECTIONS {
+        return connections(machine);
     }
     machine.looked_at(path);
     let mut buffer = Box::new(Buffer::new());
@@ -118,6 +138,21 @@ fn ours(path: &[u8]) -> Place {
         true => Place::Tree(buffer),
         false => Place::Nowhere,
     }
+}
+
+/// The device file of connections: there is none where processes have no folder in common.
+fn connections(machine: &Machine) -> Place {
+    static SAID: Once = Once::new();
+    if machine.connects() {
+        return Place::Device(Node::Connections);
+    }
+    SAID.call_once(|| {
+        shunt_soft_machine::log!(
+            Level::Warn,
+            "no rdma_cm with --roce: connections of librdmacm work between processes of one fabric only"
+        );
+    });
+    Place::Nowhere
 }
 
 /// Takes the tree's own place off the front of a path that was found in it. Says how long the path is then; it stays

@@ -95,6 +95,19 @@ pub unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) ->
     unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int }
 }
 
+/// The C library's own, which is a point where `pthread_cancel` ends a thread, and that without a look-up: programs
+/// write in signal handlers.
+///
+/// # Safety
+/// As above.
+pub unsafe fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    unsafe extern "C-unwind" {
+        fn __write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t;
+    }
+    // SAFETY: as above.
+    unsafe { __write(fd, from, bytes) }
+}
+
 /// Closes a descriptor.
 pub fn close(fd: c_int) -> c_int {
     // SAFETY: closing what is not a descriptor fails.

@@ -9,7 +9,7 @@ mod wire;
 
 use numbers::{attribute, command};
 use rustix::io::Errno;
-use shunt_soft_machine::sysfs::{DEVICE_NUMBER, Device, FIRMWARE};
+use shunt_soft_machine::sysfs::{CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device, FIRMWARE};
 use shunt_soft_uverbs::verbs::DEVICE_CAPS;
 use wire::{Message, To, Writer};
 
@@ -21,6 +21,8 @@ const FIRST_TYPE: u16 = 16;
 const DUMP: u16 = libc::NLM_F_DUMP as u16;
 /// What a device node of verbs is asked for by.
 const UVERBS: &[u8] = b"uverbs";
+/// What the device node of connections is asked for by.
+const CONNECTIONS: &[u8] = b"rdma_cm";
 /// The interface's version, as `abi_version` of a device's directory has it.
 const UVERBS_ABI: u64 = 1;
 /// `RDMA_DRIVER_MLX5`.
@@ -30,17 +32,24 @@ const NODE_TYPE: u8 = 1;
 /// Every port is port 1.
 const PORT: u32 = 1;
 
-/// The answers to a datagram that came from the socket of this port, as datagrams.
-pub fn answers(request: &[u8], port: u32, devices: &[Device]) -> Vec<Vec<u8>> {
+/// The answers to a datagram that came from the socket of this port, as datagrams. `connects`: there is a device node
+/// of connections.
+pub fn answers(request: &[u8], port: u32, devices: &[Device], connects: bool) -> Vec<Vec<u8>> {
     let (mut rest, mut datagrams) = (request, Vec::new());
     while let Some((message, next)) = Message::first(rest) {
-        answer(&message, To { sequence: message.sequence, port }, devices, &mut datagrams);
+        let to = To { sequence: message.sequence, port };
+        answer(&message, to, (devices, connects), &mut datagrams);
         rest = next;
     }
     datagrams
 }
 
-fn answer(message: &Message<'_>, to: To, devices: &[Device], datagrams: &mut Vec<Vec<u8>>) {
+fn answer(
+    message: &Message<'_>,
+    to: To,
+    (devices, connects): (&[Device], bool),
+    datagrams: &mut Vec<Vec<u8>>,
+) {
     let asked = message.flags & libc::NLM_F_REQUEST as u16 != 0 && message.kind >= FIRST_TYPE;
     let result = match asked {
         true if message.flags & DUMP != 0 => match dump(message, to, devices) {
@@ -48,7 +57,7 @@ fn answer(message: &Message<'_>, to: To, devices: &[Device], datagrams: &mut Vec
             Ok(dumped) => return datagrams.extend(dumped),
             Err(error) => Err(error),
         },
-        true => one(message, to, devices).map(|answer| datagrams.push(answer)),
+        true => one(message, to, devices, connects).map(|answer| datagrams.push(answer)),
         false => Ok(()),
     };
     if result.is_err() || message.flags & libc::NLM_F_ACK as u16 != 0 {
@@ -102,7 +111,7 @@ fn dump(message: &Message<'_>, to: To, devices: &[Device]) -> Result<Vec<Vec<u8>
 }
 
 /// Answers with what is asked for.
-fn one(message: &Message<'_>, to: To, devices: &[Device]) -> Result<Vec<u8>, Errno> {
+fn one(message: &Message<'_>, to: To, devices: &[Device], connects: bool) -> Result<Vec<u8>, Errno> {
     let command = command_of(message)?;
     let mut datagram = Vec::new();
     let writer = Writer::new(&mut datagram, message.kind, 0, to);
@@ -114,6 +123,9 @@ fn one(message: &Message<'_>, to: To, devices: &[Device]) -> Result<Vec<u8>, Err
                 return Err(Errno::INVAL);
             }
             describe_port(writer, device);
+        }
+        command::GET_CHARDEV if connects && message.text(attribute::CHARDEV_TYPE)? == CONNECTIONS => {
+            describe_connections(writer);
         }
         command::GET_CHARDEV => describe_node(writer, node(message, devices)?),
         command::SYS_GET => {
@@ -168,12 +180,21 @@ fn describe_port<'a>(message: Writer<'a>, device: &Device) -> Writer<'a> {
         .text(attribute::NDEV_NAME, &device.interface)
 }
 
-fn describe_node(message: Writer<'_>, device: &Device) {
-    let (major, minor) = (DEVICE_NUMBER.0, DEVICE_NUMBER.1 + device.index);
-    // The kernel's own form of large device numbers.
-    let number = (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12);
+/// The kernel's own form of large device numbers.
+fn number((major, minor): (u32, u32)) -> u64 {
+    ((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)).into()
+}
+
+fn describe_connections(message: Writer<'_>) {
     message
-        .long(attribute::CHARDEV, number.into())
+        .long(attribute::CHARDEV, number(CONNECTIONS_NUMBER))
+        .long(attribute::CHARDEV_ABI, CONNECTIONS_ABI.into())
+        .text(attribute::CHARDEV_NAME, "rdma_cm");
+}
+
+fn describe_node(message: Writer<'_>, device: &Device) {
+    message
+        .long(attribute::CHARDEV, number((DEVICE_NUMBER.0, DEVICE_NUMBER.1 + device.index)))
         .long(attribute::CHARDEV_ABI, UVERBS_ABI)
         .text(attribute::CHARDEV_NAME, &format!("uverbs{}", device.index))
         .word(attribute::UVERBS_DRIVER_ID, MLX5);

@@ -129,7 +129,8 @@ pub fn request(at: usize, fd: RawFd, request: &[u8]) -> Result<(), Errno> {
     // Without devices the lists are empty; the log says why.
     let devices: Vec<Device> =
         Machine::get().map(|machine| machine.nics().iter().map(Nic::describe).collect()).unwrap_or_default();
-    let answers = answers(request, port(at), &devices);
+    let connects = Machine::made().is_some_and(Machine::connects);
+    let answers = answers(request, port(at), &devices, connects);
     shunt_soft_machine::log!(
         Level::Debug,
         "netlink: {} bytes asked, {} answers",

@@ -34,7 +34,7 @@ fn request(command: u16, flags: i32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 fn ask(request: &[u8], count: u32) -> Vec<Vec<u8>> {
-    answers(request, PORT_OF_SOCKET, &devices(count))
+    answers(request, PORT_OF_SOCKET, &devices(count), false)
 }
 
 fn messages(datagram: &[u8]) -> Vec<Message<'_>> {
@@ -128,7 +128,7 @@ fn ports_are_told() {
     let mut down = devices(1);
     down[0].port.up = false;
     let asked = request(command::PORT_GET, LIST, &[(attribute::DEV_INDEX, ZERO)]);
-    let datagrams = answers(&asked, PORT_OF_SOCKET, &down);
+    let datagrams = answers(&asked, PORT_OF_SOCKET, &down, false);
     let all = messages(&datagrams[0]);
     assert_eq!(all[0].attribute(attribute::PORT_STATE), Ok(Some([1].as_slice())));
     // A list that cannot be made ends with the error.

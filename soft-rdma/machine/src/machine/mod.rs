@@ -104,7 +104,7 @@ impl Machine {
             opened: Once::new(),
             process: std::process::id(),
         }));
-        machine.describe(Tree::write)?;
+        machine.describe(|tree, devices| tree.write(devices, machine.connects()))?;
         let what = "soft-rdma events";
         let events = in_thread(what, || machine.devices.dispatch(|| machine.refresh()));
         events.map_err(|cause| StartError::Thread { what, cause })?;
@@ -155,6 +155,12 @@ impl Machine {
     /// The number no other live process of the fabric has.
     pub fn slot(&self) -> u32 {
         self.devices.slot()
+    }
+
+    /// True if there is a device of connections: processes of a fabric find each other in its directory. Those of
+    /// other machines have no part in it.
+    pub fn connects(&self) -> bool {
+        self.settings.roce.is_empty()
     }
 
     /// What it was made from.

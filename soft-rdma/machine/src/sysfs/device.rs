@@ -14,6 +14,11 @@ pub const BOARD: &str = "SHUNT";
 /// Major and first minor number of device nodes.
 pub const DEVICE_NUMBER: (u32, u32) = (231, 192);
 
+/// Major and minor number of the device node of connections: of those that the kernel gives to any that ask.
+pub const CONNECTIONS_NUMBER: (u32, u32) = (10, 252);
+/// Version of its interface.
+pub const CONNECTIONS_ABI: u32 = 4;
+
 /// A device, as its files describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {

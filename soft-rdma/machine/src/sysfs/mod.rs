@@ -7,7 +7,7 @@ mod device;
 mod path;
 mod private;
 
-pub use device::{BOARD, DEVICE_NUMBER, Device, FIRMWARE, PART, VENDOR};
+pub use device::{BOARD, CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device, FIRMWARE, PART, VENDOR};
 pub use path::{is_ours, shown};
 pub use private::{Tree, TreeError};
 
@@ -26,8 +26,8 @@ const ATTRIBUTE: u32 = 0o444;
 const UNFINISHED: &str = "unfinished";
 
 impl Tree {
-    /// Writes everything that devices are found by.
-    pub fn write(&mut self, devices: &[Device]) -> Result<(), TreeError> {
+    /// Writes everything that devices are found by. `connects`: there is a device of connections, too.
+    pub fn write(&mut self, devices: &[Device], connects: bool) -> Result<(), TreeError> {
         for directory in EMPTY {
             self.make_directory(&self.root().join(directory))?;
         }
@@ -45,6 +45,12 @@ impl Tree {
             }
             // Who opens it gets a device: here it only stands in lists.
             self.put(&format!("dev/infiniband/uverbs{}", device.index), "")?;
+        }
+        if connects {
+            let (major, minor) = CONNECTIONS_NUMBER;
+            self.put("sys/class/misc/rdma_cm/abi_version", &CONNECTIONS_ABI.to_string())?;
+            self.put("sys/class/misc/rdma_cm/dev", &format!("{major}:{minor}"))?;
+            self.put("dev/infiniband/rdma_cm", "")?;
         }
         self.update(devices)
     }

@@ -3,11 +3,12 @@
 use super::private::PREFIX;
 
 /// Paths of soft devices begin like this. The PCI domain is one that no machine has.
-const OURS: [&str; 5] = [
+const OURS: [&str; 6] = [
     "/sys/class/infiniband",
     "/sys/class/infiniband_verbs",
     "/sys/devices/pci5348:00",
     "/dev/infiniband",
+    "/sys/class/misc/rdma_cm",
     "/sys/bus/pci/devices/5348:",
 ];
 
