@@ -50,3 +50,16 @@ pub fn told(name: &str, took: Duration, wrong: &[String], outputs: &[(&str, Path
     }
     Count::of(0, 1)
 }
+
+/// Numbers of a name in a JSON text.
+pub fn numbers<'t>(text: &'t str, name: &str) -> impl Iterator<Item = u64> + 't {
+    let name = format!("\"{name}\":");
+    let at = move |from: usize| text.get(from..)?.find(&name).map(|at| from + at + name.len());
+    let mut next = at(0);
+    std::iter::from_fn(move || {
+        let from = next?;
+        next = at(from);
+        let digits: String = text[from..].trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    })
+}

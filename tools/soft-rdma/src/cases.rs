@@ -36,6 +36,8 @@ pub enum Sides {
     Bootstrap,
     /// Two, as our own programs do it: `--listen PORT` and `--connect HOST:PORT`.
     Listen,
+    /// Two, by librdmacm.
+    Manager,
 }
 
 /// How a run ends.
@@ -80,6 +82,16 @@ const fn two(name: &'static str, program: &'static str, args: &'static str, says
 /// A test of UCX's perftest.
 const fn ucx(name: &'static str, args: &'static str) -> Case {
     Case { environment: ucx::VERBS, ..two(name, ucx::PERFTEST, args, &[Says::Text("Final:")]) }
+}
+
+/// Two that connect by librdmacm.
+const fn by_manager(
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    says: &'static [Says],
+) -> Case {
+    Case { sides: Sides::Manager, ..one(name, program, args, says) }
 }
 
 const EVERY_SIZE: &[Says] = &[Says::Figures(2, 8 << 20)];
@@ -169,6 +181,14 @@ pub const CASES: &[Case] = &[
     two("read-lat", "ib_read_lat", "-s 4096 -n 500", &[Says::Figures(4096, 4096)]),
     two("send-lat", "ib_send_lat", "-s 4096 -n 500", &[Says::Figures(4096, 4096)]),
     two("atomic-lat", "ib_atomic_lat", "-n 500", SIZE_8),
+    by_manager("cm-rping", "rping", "-C 200 -v", &[Says::Text("rdma-ping-199: ")]),
+    by_manager("cm-client", "rdma_client", "", &[Says::Text("rdma_client: end 0")]),
+    by_manager("cm-write-bw", "ib_write_bw", "-R -s 65536 -n 500", SIZE_64K),
+    by_manager("cm-send-bw-4-queues", "ib_send_bw", "-R -s 65536 -n 500 -q 4", SIZE_64K),
+    Case {
+        nics: "--nics 2",
+        ..by_manager("cm-rping-2-nics", "rping", "-C 50 -v", &[Says::Text("rdma-ping-49: ")])
+    },
     Case { nics: "--nics 2", ..two("second-nic", "ib_write_bw", "-d mlx5_1 -s 65536 -n 500", SIZE_64K) },
     Case {
         client_nics: "--fault 1500ms:mlx5_0:down",

@@ -2,6 +2,7 @@
 
 mod case;
 mod cases;
+mod manager;
 mod pyverbs;
 mod run;
 mod ucx;

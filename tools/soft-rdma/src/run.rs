@@ -2,6 +2,7 @@
 
 use crate::case::{Runtime, told};
 use crate::cases::{CASES, Case, Ends, Sides};
+use crate::manager;
 use crate::ucx;
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
@@ -75,7 +76,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let place = Place::new(release)?;
     let mut count = Count::default();
     for case in cases {
-        if let Some(why) = ucx::lacks(&place.dir, case.program) {
+        if let Some(why) = ucx::lacks(&place.dir, case.program).or_else(|| manager::lacks(case.program)) {
             println!("  {:36} skipped: {why}", case.name);
             count.skipped += 1;
             continue;
@@ -138,7 +139,11 @@ impl Place {
         let mut sides = Vec::new();
         if case.sides != Sides::One {
             let mut server = self.start(case, "server", port)?;
-            if !listens(&mut server.child, port, until)? {
+            let there = match case.sides {
+                Sides::Manager => manager::listens(&mut server.child, self.runtime.path(), port, until)?,
+                _ => listens(&mut server.child, port, until)?,
+            };
+            if !there {
                 return Ok(vec!["the server does not listen".to_owned()]);
             }
             sides.push(server);
@@ -172,11 +177,13 @@ impl Place {
         command.args(case.nics.split_whitespace());
         let of_side = if client { case.client_nics } else { case.server_nics };
         command.args(of_side.split_whitespace());
-        let ours = self.release.join(case.program);
-        command.arg("--").arg(if ours.is_file() { ours.as_path() } else { Path::new(case.program) });
+        let program = manager::program(case.program, client);
+        let ours = self.release.join(program);
+        command.arg("--").arg(if ours.is_file() { ours.as_path() } else { Path::new(program) });
         command.args(case.args.split_whitespace()).args(case.usual().split_whitespace());
         match (case.sides, client) {
             (Sides::One, _) => {}
+            (Sides::Manager, client) => _ = command.args(manager::side(case.program, client, port)),
             (Sides::Bootstrap, false) => _ = command.args(["-p", &port.to_string()]),
             (Sides::Bootstrap, true) => _ = command.args(["-p", &port.to_string(), "127.0.0.1"]),
             (Sides::Listen, false) => _ = command.args(["--listen", &port.to_string()]),

@@ -1,6 +1,7 @@
 //! The stage `verbs`: unmodified programs under `shunt verbs run`, both ends, with a port that fails and comes back.
 
-use crate::case::{Runtime, told};
+use crate::case::{Runtime, numbers, told};
+use crate::manager;
 use crate::run::{listens, wait};
 use crate::ucx;
 use crate::verbs_cases::{CASES, Case, Must};
@@ -61,7 +62,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let mut count = Count::default();
     ucx::build(&dir)?;
     for case in cases {
-        if let Some(why) = ucx::lacks(&dir, case.program) {
+        if let Some(why) = ucx::lacks(&dir, case.program).or_else(|| manager::lacks(case.program)) {
             println!("  {:36} skipped: {why}", case.name);
             count.skipped += 1;
             continue;
@@ -133,8 +134,7 @@ impl Place {
         match (is_ours, client) {
             (true, false) => _ = command.args(["--listen", &port.to_string()]),
             (true, true) => _ = command.args(["--connect", &format!("127.0.0.1:{port}")]),
-            (false, false) => _ = command.args(["-p", &port.to_string()]),
-            (false, true) => _ = command.args(["-p", &port.to_string(), "127.0.0.1"]),
+            (false, client) => _ = command.args(manager::side(case.program, client, port)),
         }
         command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
         Ok(Side(command.spawn().context("cannot start shunt")?))
@@ -145,7 +145,11 @@ impl Place {
         let port = ports::free(1)?;
         let until = Instant::now() + HANG;
         let mut server = self.start(case, false, port)?;
-        if !listens(&mut server.0, port, until)? {
+        let there = match manager::connects(case.program, case.args) {
+            true => manager::listens(&mut server.0, self.runtime.path(), port, until)?,
+            false => listens(&mut server.0, port, until)?,
+        };
+        if !there {
             return Ok(vec!["the server does not listen".to_owned()]);
         }
         let mut client = self.start(case, true, port)?;
@@ -162,6 +166,7 @@ impl Place {
             Must::OneError => code == Some(ERRORS),
             Must::Ghosts => matches!(code, Some(0 | 1)),
             Must::Move | Must::Once | Must::Stay | Must::Count => well,
+            Must::FailThere => true,
         };
         if !as_it_must {
             wrong.push(format!("the client ended with {ended:?}"));
@@ -181,6 +186,9 @@ impl Place {
             Instant::now() + Duration::from_secs(5)
         };
         let ended = wait(&mut server.0, patience)?;
+        if case.must == Must::FailThere && ended.is_none_or(|status| status.success()) {
+            wrong.push(format!("expected a server that fails, got {ended:?}"));
+        }
         if repeats {
             let (ghosts, others) = self.found_again(case)?;
             println!(
@@ -190,7 +198,7 @@ impl Place {
                 wrong.push("expected WRITEs that were executed twice, and each message once".to_owned());
             }
         }
-        if !matches!(case.must, Must::Fail | Must::OneError | Must::Ghosts)
+        if !matches!(case.must, Must::Fail | Must::FailThere | Must::OneError | Must::Ghosts)
             && !ended.is_some_and(|status| status.success())
         {
             wrong.push(format!("the server ended with {ended:?}"));
@@ -232,19 +240,6 @@ impl Place {
     }
 }
 
-/// Numbers of a name in a JSON text.
-fn numbers<'t>(text: &'t str, name: &str) -> impl Iterator<Item = u64> + 't {
-    let name = format!("\"{name}\":");
-    let at = move |from: usize| text.get(from..)?.find(&name).map(|at| from + at + name.len());
-    let mut next = at(0);
-    std::iter::from_fn(move || {
-        let from = next?;
-        next = at(from);
-        let digits: String = text[from..].trim_start().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().ok()
-    })
-}
-
 /// What is wrong with the status of two processes.
 fn judge(case: &Case, status: &str) -> Option<String> {
     let must = case.must;
@@ -255,14 +250,14 @@ fn judge(case: &Case, status: &str) -> Option<String> {
         Must::Once => switches == [1, 1],
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
-        Must::Fail | Must::OneError | Must::Ghosts => true,
+        Must::Fail | Must::FailThere | Must::OneError | Must::Ghosts => true,
     };
     let want = match must {
         Must::Move => "a switch at each end",
         Must::Once => "one switch at each end",
         Must::Stay => "two queue pairs that did not move",
         Must::Count => "posts of two processes",
-        Must::Fail | Must::OneError | Must::Ghosts => "",
+        Must::Fail | Must::FailThere | Must::OneError | Must::Ghosts => "",
     };
     (!well).then(|| format!("status: expected {want}, got switches {switches:?}"))
 }

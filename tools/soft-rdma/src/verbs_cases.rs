@@ -41,6 +41,8 @@ pub enum Must {
     Count,
     /// The client ends with another status.
     Fail,
+    /// The server ends with another status.
+    FailThere,
     /// Both end, and found what was written again, and no message twice.
     Ghosts,
     /// The client moved, or did not, and ends with one error, which is that of an atomic.
@@ -67,6 +69,7 @@ const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
 const UCX_DOWN: &str = "20000packets:mlx5_0:down=1s";
 /// The same for one that sends a message after the other.
 const UCX_DOWN_LATE: &str = "5000packets:mlx5_0:down=1s";
+const RPING: &str = "-C 3000 -S 1000";
 const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
 
 const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
@@ -125,6 +128,14 @@ pub const CASES: &[Case] = &[
         ..case("write-receiver-gone", "ib_write_bw", PERFTEST, "")
     },
     case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
+    case("cm-rping", "rping", RPING, DOWN_EARLY),
+    Case {
+        shim: false,
+        must: Must::FailThere,
+        ..case("cm-rping-without", "rping", RPING, "2000packets:mlx5_0:down")
+    },
+    // One queue pair carries what perftest has to say to itself.
+    Case { pairs: 2, ..case("cm-write", "ib_write_bw", "-R -d mlx5_0 -x 0 -F -s 4096 -D 9", DOWN) },
     case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
     Case {
         shim: false,
