@@ -27,6 +27,9 @@ const MACHINES: [Machine; 2] = [
 
 /// Makes both wheels and looks at them; the tests run with the one for this machine's processor.
 pub fn night(_: &[String]) -> Result<()> {
+    for machine in &MACHINES {
+        has_target(machine.target)?;
+    }
     let home = sh::target_dir().join("python");
     python::tools(&home, &[LINKER])?;
     let mut own = None;
@@ -55,6 +58,16 @@ pub fn night(_: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the toolchain can compile for it. Asked before the first wheel, which takes minutes.
+fn has_target(target: &str) -> Result<()> {
+    let output = sh::capture(sh::command("rustc").args(["--print", "target-libdir", "--target", target]))?;
+    let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if !folder.is_dir() {
+        bail!("{target}: expected its standard library, got none; rustup target add {target}");
+    }
+    Ok(())
+}
+
 /// The wheel for a processor.
 fn make(home: &Path, machine: &Machine) -> Result<PathBuf> {
     let out = home.join(format!("release-{}", machine.name));
@@ -63,9 +76,7 @@ fn make(home: &Path, machine: &Machine) -> Result<PathBuf> {
         build.args(["--strip", "--zig", "--target", machine.target, "--compatibility", &tag]);
         // What is built for an older glibc shares nothing with what is built for this machine.
         build.arg("--target-dir").arg(home.join("release-build"));
-    });
-    let wheel =
-        wheel.with_context(|| format!("is the target there? rustup target add {}", machine.target))?;
+    })?;
     let name = wheel.file_name().unwrap_or_default().to_string_lossy();
     let end = format!("-cp310-abi3-{tag}_{}.whl", machine.name);
     if !name.ends_with(&end) {
