@@ -149,9 +149,15 @@ fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
     columns(&rows, "") + &notes
 }
 
-/// Rails that are down, and the last fault.
+/// Rails that are down, paths that an operator took out, and the last fault.
 fn note(page: &StatusPage, now: u64) -> String {
     let mut out = String::new();
+    for rail in page.rail[..page.rails as usize].iter().filter(|rail| rail.retired + rail.leaving > 0) {
+        let drained =
+            if rail.leaving > 0 { format!(", {} not drained yet", rail.leaving) } else { String::new() };
+        let paths = rail.retired + rail.leaving;
+        out += &format!("PE {}: {}: {paths} path(s) are taken out{drained}\n", page.pe, name(&rail.name));
+    }
     for rail in page.rail[..page.rails as usize].iter().filter(|rail| rail.state == RailState::Down as u32) {
         let since = seconds(now.saturating_sub(rail.changed_unix_ns));
         out += &format!(
@@ -268,6 +274,10 @@ struct RailJson {
     state: &'static str,
     downs: u32,
     changed_unix_ns: u64,
+    /// Paths that an operator took out.
+    retired: u32,
+    /// Paths that are being taken out, and are drained first.
+    leaving: u32,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -302,6 +312,8 @@ impl ReadPage {
             state: RailState::from_raw(rail.state).name(),
             downs: rail.downs,
             changed_unix_ns: rail.changed_unix_ns,
+            retired: rail.retired,
+            leaving: rail.leaving,
         });
         let peers = page.peer[..page.pe_count as usize].iter().map(|raw| PeerState::from_raw(*raw).name());
         let last_fault = (fault.noticed_unix_ns > 0).then(|| LastFault {

@@ -63,6 +63,15 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
         out.contains("0 of 3") && out.contains("train") && out.contains("well") && out.contains("2 of 2 up"),
         "{out}"
     );
+    let mut served = page(2);
+    (served.rail[1].retired, served.rail[1].leaving) = (3, 1);
+    let served = PageWriter::create(&folder, &served).expect("a page");
+    let (code, out, _) = status(&folder, &[]);
+    assert!(
+        code == Some(0) && out.contains("PE 2: mlx5_1: 4 path(s) are taken out, 1 not drained yet"),
+        "{out}"
+    );
+    drop(served);
     let mut bad = page(1);
     bad.rail[1].state = RailState::Down as u32;
     bad.rail[1].downs = 4;
@@ -119,7 +128,7 @@ fn a_page_that_makes_no_sense_is_refused_with_what_was_met() {
     let (code, out, err) = status(&folder, &[]);
     assert!(
         code == Some(1)
-            && err.contains("7-0: no status page of this version: its length: expected 0x1b80, got 0x64"),
+            && err.contains("7-0: no status page of this version: its length: expected 0x1d80, got 0x64"),
         "{out}{err}"
     );
     for number in 0..9 {

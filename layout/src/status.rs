@@ -6,7 +6,7 @@
 /// First word of a page: "SHUNTSTS" as little-endian bytes.
 pub const STATUS_MAGIC: u64 = u64::from_le_bytes(*b"SHUNTSTS");
 /// Version of the page. A reader refuses any other.
-pub const STATUS_VERSION: u32 = 2;
+pub const STATUS_VERSION: u32 = 3;
 /// Rails a page has room for.
 pub const STATUS_RAILS: usize = 64;
 /// PEs a page has room for.
@@ -218,6 +218,10 @@ pub struct StatusRail {
     pub downs: u32,
     /// When it last changed, ns since 1970; 0: never.
     pub changed_unix_ns: u64,
+    /// Paths over it that an operator took out.
+    pub retired: u32,
+    /// Paths over it that are being taken out, and are drained first.
+    pub leaving: u32,
     /// Its name, zero padded, e.g. `mlx5_0:1`.
     pub name: [u8; 16],
 }
@@ -263,11 +267,11 @@ pub struct StatusPage {
 const _: () = {
     assert!(size_of::<StatusFault>() == 48);
     assert!(size_of::<StatusSummary>() == 216);
-    assert!(size_of::<StatusRail>() == 32);
+    assert!(size_of::<StatusRail>() == 40);
     assert!(core::mem::offset_of!(StatusPage, sequence) == 120);
     assert!(core::mem::offset_of!(StatusPage, summary) == 128);
     assert!(core::mem::offset_of!(StatusPage, rail) == 344);
-    assert!(core::mem::offset_of!(StatusPage, peer) == 2392);
-    assert!(core::mem::offset_of!(StatusPage, mask) == 6488);
-    assert!(size_of::<StatusPage>() == 7040);
+    assert!(core::mem::offset_of!(StatusPage, peer) == 2904);
+    assert!(core::mem::offset_of!(StatusPage, mask) == 7000);
+    assert!(size_of::<StatusPage>() == 7552);
 };

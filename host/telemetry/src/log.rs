@@ -81,7 +81,7 @@ impl Log {
     /// Takes an event that happened at `at_ns`. The log for people has one line for many of a kind, a timeline has all.
     pub fn take(&mut self, at_ns: u64, event: Event) {
         // Where traffic went is told before it goes back.
-        if let Event::SwitchBack { .. } = event
+        if let Event::SwitchBack { .. } | Event::Recovered { .. } = event
             && let Some(moved) = self.summary.moved()
         {
             self.take(at_ns, moved);

@@ -54,12 +54,17 @@ pub(super) struct Summary {
     devices: BTreeMap<u32, String>,
     burst: Option<Burst>,
     troubles: BTreeMap<Topic, Trouble>,
+    /// The log for people spoke of a fault, and not of its end.
+    told: bool,
 }
 
 impl Summary {
     /// Takes an event. False if it is one of many: the log for people has their sum in its place.
     pub(super) fn take(&mut self, at_ns: u64, event: &Event) -> bool {
         match event {
+            Event::RailDown { .. } | Event::NicError { .. } | Event::TrafficMoved { .. } => self.told = true,
+            // Paths that are made at the start, or taken out by an operator, are no fault whose end is of interest.
+            Event::Recovered { .. } => return std::mem::take(&mut self.told),
             Event::RailOpened { rail, device, .. } => _ = self.devices.insert(*rail, device.clone()),
             Event::Failover { from, to, replayed, .. } => {
                 let burst = self.burst(at_ns);
@@ -261,6 +266,18 @@ mod tests {
         assert_eq!(summary.rest().len(), 1, "the last burst is told at the end");
         summary.take(0, &dead(3));
         assert_eq!(summary.rest(), []);
+    }
+
+    /// A job said that all was well again before anything had failed: its first paths were being made.
+    #[test]
+    fn an_end_is_told_of_what_was_told() {
+        let mut summary = Summary::default();
+        let recovered = Event::Recovered { lasted_ns: 5 };
+        assert!(!summary.take(5, &recovered));
+        summary.take(10, &failover(0, (0, 0), (1, 1)));
+        let moved = summary.moved().expect("one channel");
+        assert!(summary.take(20, &moved) && summary.take(30, &recovered) && !summary.take(40, &recovered));
+        assert!(summary.take(50, &Event::RailDown { rail: 0 }) && summary.take(60, &recovered));
     }
 
     #[test]

@@ -161,7 +161,7 @@ events! {
         peer: u32 = "PE", channel: u32 = "channel", step: &'static str = "step", from: u32 = "slot left",
         to: u32 = "slot entered", cause: &'static str = "cause",
     }
-    /// Every path is ready and every channel on its primary again.
+    /// Every path is ready but those that an operator took out, and every channel is on the first of them again.
     Recovered "recovered" Warn { lasted_ns: u64 = "ns since the first sign of trouble" }
     /// Records were overwritten or dropped before anybody read them, or a record of them was never finished.
     EventsLost "events_lost" Warn { from: &'static str = "records, steps, log or file", count: u64 = "how many" }

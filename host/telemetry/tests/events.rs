@@ -255,6 +255,25 @@ fn what_comes_late_still_comes_in_order() {
     assert_eq!(log.fetch().0.len(), 6);
 }
 
+/// The last word of a fault was that traffic is elsewhere, after it had come back.
+#[test]
+fn where_traffic_went_is_told_before_the_end() {
+    let (send, receive) = mpsc::channel();
+    let mut log = Log::new(0);
+    log.add_sink(Box::new(Wire(send)));
+    let at = |local_rail| Route { local_rail, ..route() };
+    log.take(1_000, Event::RailDown { rail: 0 });
+    let (from, to, cause) = (at(0), at(1), "port-down");
+    let (fence_ns, cut_ns, replay_ns, open_ns) = (1, 2, 3, 4);
+    let failover =
+        Event::Failover { from, to, generation: 1, cause, fence_ns, cut_ns, replay_ns, open_ns, replayed: 3 };
+    log.take(2_000, failover);
+    log.release(10_000_000_000, None);
+    log.recovered(10_000_000_000);
+    let names: Vec<_> = receive.try_iter().map(|told| told.event.name()).collect();
+    assert_eq!(names, ["rail_down", "failover", "traffic_moved", "recovered"]);
+}
+
 /// A switch that finds no path for long does not keep the rest waiting; what nobody fetches is dropped and counted.
 #[test]
 fn nothing_is_held_for_ever_and_nothing_grows_for_ever() {

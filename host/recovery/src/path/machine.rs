@@ -381,6 +381,11 @@ impl<H: Handle> PathMachine<H> {
 
     // What others may know of it.
 
+    /// True if an operator wants it out.
+    pub fn is_out(&self) -> bool {
+        self.pair.is_out()
+    }
+
     /// Where it stands.
     pub fn health(&self) -> Health {
         self.phase.health()

@@ -1,7 +1,7 @@
 //! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends. How it
 //! is left is in the recovery engine's `path/ready.rs`.
 
-use crate::agent::path;
+use crate::agent::path::{self, PathMachine};
 use crate::agent::recovery::Recovery;
 use crate::agent::words::Place;
 use crate::events::control::{Order, Verb};
@@ -40,10 +40,14 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
     }
     let places: Vec<Place> = keys.iter().map(|key| recovery.channels.place(*key)).collect();
     if order.verb == Verb::Readmit {
+        let back = keys.iter().filter(|key| recovery.path(**key).is_some_and(PathMachine::is_out)).count();
         for at in &places {
             readmit(recovery, now, *at);
         }
-        return Ok(format!("{} path(s) are recreated", places.len()));
+        return match back {
+            0 => Err(format!("expected paths that were taken out, got {} that were not", places.len())),
+            _ => Ok(format!("{back} path(s) are recreated")),
+        };
     }
     let has_another =
         |key: usize| recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other));

@@ -41,6 +41,7 @@ pub(super) fn fill(recovery: &Recovery, agreement: &Agreement, now: Nanos, page:
     page.summary.rails_down = 0;
     for (rail, row) in page.rail.iter_mut().enumerate().take(page.rails as usize) {
         let (down, downs, changed_ns) = recovery.engine.ports.told(rail);
+        (row.retired, row.leaving) = (0, 0);
         row.state = if down { RailState::Down } else { RailState::Up } as u32;
         page.summary.rails_down += down as u32;
         (row.downs, row.changed_unix_ns) =
@@ -92,10 +93,18 @@ fn fill_row(recovery: &Recovery, page: &mut StatusPage, row: u32, peer: u32) -> 
     let root = recovery.channels.words.root();
     let (sum, look) = (&mut page.summary, recovery.channels.words.look_at(row));
     let channel = row % root.channels_per_pe;
-    let mut states =
-        (0..root.slots).map(|slot| recovery.channels.words.path_state(Place { peer, channel, slot }));
-    let thin =
-        states.any(|state| !matches!(state, PathState::Ready | PathState::Absent | PathState::Retired));
+    let mut thin = false;
+    for at in (0..root.slots).map(|slot| Place { peer, channel, slot }) {
+        let state = recovery.channels.words.path_state(at);
+        thin |= !matches!(state, PathState::Ready | PathState::Absent | PathState::Retired);
+        if matches!(state, PathState::Retired | PathState::Leaving) {
+            let rail = recovery.channels.words.read_row(at).identity.local_rail;
+            if let Some(rail) = page.rail.get_mut(rail as usize) {
+                let count = if state == PathState::Retired { &mut rail.retired } else { &mut rail.leaving };
+                *count += 1;
+            }
+        }
+    }
     let state = match look.step {
         Step::Dead => PeerState::Lost,
         Step::Idle if look.slot != 0 => PeerState::Backup,
