@@ -5,6 +5,7 @@ use shunt_device::FaultKind;
 use shunt_host::agent::health::Health;
 use shunt_host::agent::words::Place;
 use shunt_host::events::Event;
+use shunt_host::events::control::{Order, Paths, Verb};
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{PathRow, PathState};
 use shunt_tests::cluster::Cluster;
@@ -245,6 +246,22 @@ fn a_path_is_taken_out_whatever_state_it_is_in() {
             assert_eq!(outcome.switchbacks(), 2, "{was:?}: {outcome}");
         }
     }
+}
+
+/// A path that nobody took out is not brought back: the answer was that it is recreated.
+#[test]
+fn what_was_not_taken_out_is_not_brought_back() {
+    let cluster = Cluster::start(&steady(200, &[]));
+    let streams = start_streams(&cluster);
+    cluster.sim.run_for(20_000_000);
+    let order = |verb| Order { verb, paths: Paths { pe: 0, rail: 0, to: None } };
+    let none = "expected paths that were taken out, got 2 that were not";
+    cluster.order(0, move |agent, now| assert_eq!(agent.obey(now, order(Verb::Readmit)), Err(none.into())));
+    cluster.order(0, move |agent, now| assert!(agent.obey(now, order(Verb::Retire)).is_ok()));
+    cluster.sim.run_for(20_000_000);
+    let back = "2 path(s) are recreated";
+    cluster.order(0, move |agent, now| assert_eq!(agent.obey(now, order(Verb::Readmit)), Ok(back.into())));
+    finish(&cluster, streams).assert_clean();
 }
 
 /// The word that brings a path back is lost, and the other end, which still leaves it or has left it, says once more

@@ -41,13 +41,13 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
     let places: Vec<Place> = keys.iter().map(|key| recovery.channels.place(*key)).collect();
     if order.verb == Verb::Readmit {
         let back = keys.iter().filter(|key| recovery.path(**key).is_some_and(PathMachine::is_out)).count();
+        if back == 0 {
+            return Err(format!("expected paths that were taken out, got {} that were not", places.len()));
+        }
         for at in &places {
             readmit(recovery, now, *at);
         }
-        return match back {
-            0 => Err(format!("expected paths that were taken out, got {} that were not", places.len())),
-            _ => Ok(format!("{back} path(s) are recreated")),
-        };
+        return Ok(format!("{back} path(s) are recreated"));
     }
     let has_another =
         |key: usize| recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other));
