@@ -15,15 +15,15 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use shunt_soft_machine::devices::Nic;
 use shunt_soft_machine::log::Level;
 use shunt_soft_machine::machine::Machine;
+use shunt_soft_machine::per_process::PerProcess;
 use shunt_soft_machine::thread::in_thread;
 use shunt_soft_uverbs::ioctl::{FileId, descriptors_of};
 use shunt_soft_uverbs::user;
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files open at once: a program may have one for each connection.
 const MOST: usize = 1024;
@@ -56,40 +56,17 @@ struct Manager {
     ends: Ends,
 }
 
-/// The manager of one process. A child gets its own: the lock may have been held when it was forked.
-struct OfProcess {
-    process: u32,
-    manager: OnceLock<Result<Arc<Mutex<Manager>>, Errno>>,
-}
-
-static CURRENT: AtomicPtr<OfProcess> = AtomicPtr::new(ptr::null_mut());
-
-fn of_process() -> &'static OfProcess {
-    let process = std::process::id();
-    loop {
-        let known = CURRENT.load(Ordering::Acquire);
-        // SAFETY: what is stored was leaked below, so it is whole and stays.
-        if let Some(known) = unsafe { known.as_ref() }
-            && known.process == process
-        {
-            return known;
-        }
-        let fresh = Box::into_raw(Box::new(OfProcess { process, manager: OnceLock::new() }));
-        if CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it came from `into_raw` above and nobody else saw it.
-            drop(unsafe { Box::from_raw(fresh) });
-        }
-    }
-}
+/// The manager of each process. A child gets its own: the lock may have been held when it was forked.
+static CURRENT: PerProcess<Result<Arc<Mutex<Manager>>, Errno>> = PerProcess::new();
 
 /// The manager of this process, made at the first opening.
 fn made(machine: &'static Machine) -> Result<Arc<Mutex<Manager>>, Errno> {
-    of_process().manager.get_or_init(|| start(machine)).clone()
+    CURRENT.get().get_or_init(|| start(machine)).clone()
 }
 
 /// The manager of this process; EIO in a child that has opened none.
 fn manager() -> Result<Arc<Mutex<Manager>>, Errno> {
-    of_process().manager.get().ok_or(Errno::IO)?.clone()
+    CURRENT.get().get().ok_or(Errno::IO)?.clone()
 }
 
 fn lock(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {

@@ -11,6 +11,7 @@ pub use error::StartError;
 use crate::control;
 use crate::devices::{COMMAND_TIMEOUT, Devices, Nic};
 use crate::log::{self, Level};
+use crate::per_process::PerProcess;
 use crate::settings::{Settings, When};
 use crate::sysfs::{Device, Tree, TreeError};
 use crate::thread::{Quiet, in_thread};
@@ -18,9 +19,7 @@ use shunt_soft_nic::RailAt;
 use shunt_soft_nic::uplink::{fabric_directory, runtime_directory};
 use slot::Claim;
 use std::path::{Path, PathBuf};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 /// What this process has of RDMA.
@@ -35,21 +34,16 @@ pub struct Machine {
     process: u32,
 }
 
-/// The machine of one process, or why there is none. A child gets its own.
-struct OfProcess {
-    process: u32,
-    machine: OnceLock<Result<&'static Machine, StartError>>,
-}
+/// The machine of each process, or why there is none. A child gets its own: its parent's threads are not there.
+static CURRENT: PerProcess<Result<&'static Machine, StartError>> = PerProcess::new();
 
 /// In the path of every file that follows a port.
 const PORTS: &[u8] = b"/ports/";
 
-static CURRENT: AtomicPtr<OfProcess> = AtomicPtr::new(ptr::null_mut());
-
 impl Machine {
     /// The machine of this process, made from its environment at the first call.
     pub fn get() -> Result<&'static Self, &'static StartError> {
-        let made = of_process().machine.get_or_init(|| {
+        let made = CURRENT.get().get_or_init(|| {
             let made = Settings::from_environment().map_err(StartError::from).and_then(|settings| {
                 log::set(settings.level);
                 Self::start(settings, &runtime_directory())
@@ -71,7 +65,7 @@ impl Machine {
 
     /// The machine of this process if it was made already.
     pub fn made() -> Option<&'static Self> {
-        of_process().machine.get()?.as_ref().ok().copied()
+        CURRENT.get().get()?.as_ref().ok().copied()
     }
 
     /// Makes a machine below a runtime directory. It stays for the life of the process, because devices do; what it
@@ -208,25 +202,6 @@ impl Machine {
         }
         self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-}
-
-/// The place for this process's machine. One made before a fork is the parent's: its threads are not here.
-fn of_process() -> &'static OfProcess {
-    let process = std::process::id();
-    loop {
-        let known = CURRENT.load(Ordering::Acquire);
-        // SAFETY: what is stored was leaked below, so it is whole and stays.
-        if let Some(known) = unsafe { known.as_ref() }
-            && known.process == process
-        {
-            return known;
-        }
-        let fresh = Box::into_raw(Box::new(OfProcess { process, machine: OnceLock::new() }));
-        if CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it came from `into_raw` above and nobody else saw it.
-            drop(unsafe { Box::from_raw(fresh) });
-        }
     }
 }
 
