@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SHUNT_STATUS_MAGIC UINT64_C(0x535453544e554853) /* "SHUNTSTS" */
-#define SHUNT_STATUS_VERSION 2u
+#define SHUNT_STATUS_VERSION 3u
 #define SHUNT_STATUS_RAILS 64
 #define SHUNT_STATUS_PEERS 4096
 
@@ -62,6 +62,8 @@ struct shunt_status_rail {
     uint32_t state; /* enum shunt_rail_state */
     uint32_t downs;
     uint64_t changed_unix_ns;
+    uint32_t retired; /* Paths over it that an operator took out. */
+    uint32_t leaving; /* Paths that are being taken out, and are drained first. */
     char name[16];
 };
 
