@@ -186,8 +186,10 @@ fn a_nic_that_miscounts_atomics_is_found() {
     }
 }
 
+/// With 5 us for each atomic 2ERR came on a busy machine, in one of five runs, when all that was accepted was executed:
+/// then nothing is there to be found.
 fn accepted_and_dropped(config: &mut NicConfig) {
-    (config.quirks.atomic_count, config.quirks.atomic_gap_ns) = (AtomicCount::Accepted, 5_000);
+    (config.quirks.atomic_count, config.quirks.atomic_gap_ns) = (AtomicCount::Accepted, 100_000);
 }
 
 /// A NIC whose driver's code panics once, when the trap is set, and whose answers may be bent.
