@@ -118,7 +118,7 @@ fn run(on_device: bool) -> Vec<(String, u64, String)> {
 /// Charges each access of kernels from here on.
 fn charge_all(cluster: &Cluster, counts: &Counts) {
     let (world, counted) = (cluster.sim.world(), counts.clone());
-    cluster.interference.hook.replace(Some(Box::new(move |access| charge(&world, &counted, access))));
+    cluster.interference.ask(move |access| charge(&world, &counted, access));
 }
 
 /// A port of the sender goes down under steady traffic, at an instant that the seed decides: how long until the

@@ -211,7 +211,7 @@ fn what_finds_no_fault_waits_for_no_word_of_the_host() {
             }
             0
         };
-        cluster.interference.hook.replace(Some(Box::new(hook)));
+        cluster.interference.ask(hook);
         let task = cluster.spawn("puts", 0, |kernel| {
             let channel = kernel.device().channel(1, 0);
             let put = Put { dst: HeapOffset(1024), src: HeapOffset(0), bytes: 64 };

@@ -122,7 +122,7 @@ fn announced(seed: u64, on_device: bool) -> Wrongs {
             20_000_000
         };
         let interference = Interference::default();
-        interference.hook.replace(Some(Box::new(at)));
+        interference.ask(at);
         cluster.interference = Rc::new(interference);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);

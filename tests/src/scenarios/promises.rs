@@ -163,10 +163,9 @@ fn one_owner(seed: u64) -> Wrongs {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if turn >> 60 == 0 { 2_000 } else { 0 }
         };
-        cluster.interference = Rc::new(Interference {
-            hook: std::cell::RefCell::new(Some(Box::new(hook))),
-            ..Interference::default()
-        });
+        let interference = Interference::default();
+        interference.ask(hook);
+        cluster.interference = Rc::new(interference);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);

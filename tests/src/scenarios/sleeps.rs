@@ -64,7 +64,7 @@ fn sleeper(
         1
     };
     let interference = Interference::default();
-    interference.hook.replace(Some(Box::new(hook)));
+    interference.ask(hook);
     interference
 }
 

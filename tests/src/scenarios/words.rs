@@ -262,7 +262,7 @@ fn stopped_before_idle(seed: u64, on_device: bool) -> Wrongs {
             if first { 20_000_000 } else { 0 }
         };
         let interference = Interference::default();
-        interference.hook.replace(Some(Box::new(at)));
+        interference.ask(at);
         interference
     };
     let mut wrongs = stopped_and(&spec, stop, |_| Vec::new());
@@ -397,7 +397,7 @@ fn doorbells_only_go_up(seed: u64) -> Wrongs {
             0
         };
         let interference = Interference::random(spec.interference);
-        interference.hook.replace(Some(Box::new(hook)));
+        interference.ask(hook);
         cluster.interference = Rc::new(interference);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);

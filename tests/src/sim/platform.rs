@@ -38,7 +38,9 @@ pub struct Interference {
     /// Somebody was held up by the hook.
     pub struck: Cell<bool>,
     /// If there: asked before each access.
-    pub hook: RefCell<Option<Hook>>,
+    hook: RefCell<Option<Hook>>,
+    /// The hook holds up one access, and is not asked again.
+    once: Cell<bool>,
 }
 
 impl Interference {
@@ -64,15 +66,14 @@ impl Interference {
 
     /// Stops once for `ns`, before the first access that `chosen` picks.
     pub fn stop_when(mut chosen: impl FnMut(Access) -> bool + 'static, ns: u64) -> Self {
-        let mut stopped = false;
-        let hook = move |access| {
-            if stopped || !chosen(access) {
-                return 0;
-            }
-            stopped = true;
-            ns
-        };
-        Self { hook: RefCell::new(Some(Box::new(hook))), ..Self::default() }
+        let hook = move |access| if chosen(access) { ns } else { 0 };
+        Self { hook: RefCell::new(Some(Box::new(hook))), once: Cell::new(true), ..Self::default() }
+    }
+
+    /// Asks `hook` before each access from now on.
+    pub fn ask(&self, hook: impl FnMut(Access) -> u64 + 'static) {
+        self.once.set(false);
+        self.hook.replace(Some(Box::new(hook)));
     }
 }
 
@@ -113,7 +114,9 @@ impl<'w> SimPlatform<'w> {
         let hook = self.interference.hook.take();
         if let Some(mut hook) = hook {
             let ns = hook(access);
-            self.interference.hook.replace(Some(hook));
+            if ns == 0 || !self.interference.once.get() {
+                self.interference.hook.replace(Some(hook));
+            }
             if ns > 0 {
                 self.interference.struck.set(true);
                 self.world.sleep(ns);

@@ -69,6 +69,8 @@ pub struct SimWorld {
     rung: Cell<bool>,
     closing: Cell<bool>,
     current: Cell<Option<usize>>,
+    /// The current actor is the host's, and there is memory that is not for it to touch.
+    kept_out: Cell<bool>,
     yielder: Cell<*const ActorYielder>,
     clockwork: RefCell<Rc<dyn Clockwork>>,
     core: RefCell<Core>,
@@ -153,6 +155,7 @@ impl SimWorld {
             rung: Cell::new(false),
             closing: Cell::new(false),
             current: Cell::new(None),
+            kept_out: Cell::new(false),
             yielder: Cell::new(std::ptr::null()),
             clockwork: RefCell::new(Rc::new(NoClockwork)),
             core: RefCell::new(core),
@@ -178,6 +181,7 @@ impl SimWorld {
     pub fn is_device_memory(&self, span: Range<u64>) {
         self.here();
         self.devices.borrow_mut().push(span);
+        self.keep_out();
     }
 
     /// True if a device's memory is there.
@@ -185,14 +189,19 @@ impl SimWorld {
         self.devices.borrow().iter().any(|span| span.contains(&address))
     }
 
+    /// Actors are checked at each access, so it is looked up once for each turn which of them are kept out.
+    fn keep_out(&self) {
+        let of_host = self.current.get().is_some_and(|id| self.core.borrow().actors[id].options.of_host);
+        self.kept_out.set(of_host && !self.devices.borrow().is_empty());
+    }
+
     fn check_domain(&self, address: u64) {
         self.here();
-        let Some(id) = self.current.get() else { return };
-        let of_host = self.core.borrow().actors[id].options.of_host;
-        if of_host && self.lies_on_a_device(address) && !self.closing() {
-            let name = self.core.borrow().actors[id].name.clone();
+        if self.kept_out.get() && self.lies_on_a_device(address) && !self.closing() {
+            let name = self.current.get().map(|id| self.core.borrow().actors[id].name.clone());
             panic!(
-                "{name}: expected the host's memory, got {address:#x} in a device's, which the host copies to or from"
+                "{}: expected the host's memory, got {address:#x} in a device's, which the host copies to or from",
+                name.unwrap_or_default()
             );
         }
     }
@@ -502,9 +511,11 @@ impl SimWorld {
         };
         // Only `turn` resumes and no actor calls `turn`, so resuming never nests.
         self.current.set(Some(id));
+        self.keep_out();
         let began_ns = self.cpu.borrow().is_some().then(thread_cpu_ns);
         let result = catch_unwind(AssertUnwindSafe(|| body.resume(())));
         self.current.set(None);
+        self.keep_out();
         if let Some(began_ns) = began_ns {
             self.log_cpu(id, thread_cpu_ns() - began_ns);
         }
