@@ -289,8 +289,9 @@ fn attempt(row: &Row) -> Result<Ended, String> {
         }
         if !late && start.elapsed() >= row.limit {
             late = true;
-            let group = format!("-{}", child.id());
-            let killed = Command::new("kill").args(["-KILL", "--", &group]).status();
+            // The shell's own: the program of that name is a package of its own.
+            let group = format!("kill -KILL -- -{}", child.id());
+            let killed = Command::new("sh").args(["-c", &group]).status();
             if !killed.is_ok_and(|status| status.success()) {
                 child.kill().map_err(cannot)?;
             }
