@@ -76,9 +76,10 @@ fn wheel(home: &Path) -> Result<PathBuf> {
     build(home, &home.join("wheels"), |_| {})
 }
 
-/// Programs in a page: what stands between its marks.
-fn programs(page: &str) -> Vec<&str> {
-    let inside = page.split("```python\n").skip(1);
+/// Programs in a page that stand between marks with this word.
+fn programs<'page>(page: &'page str, word: &str) -> Vec<&'page str> {
+    let mark = format!("```{word}\n");
+    let inside = page.split(mark.as_str()).skip(1);
     inside.filter_map(|rest| rest.split_once("```").map(|(program, _)| program)).collect()
 }
 
@@ -156,10 +157,9 @@ fn launchers(python: &Path) -> Vec<Vec<String>> {
 /// Four processes, a rank each, through libibverbs: layers of both modes while ports go down and come back. Each rank
 /// ends with a line of what it met. Then the same with the kernels' queues in memory that stands for a GPU's, and
 /// started by others.
-fn processes(fresh: &Path) -> Result<Count> {
+fn processes(fresh: &Path, python: &Interpreter) -> Result<Count> {
     let programs = ["-p", "shunt-cli", "-p", "shunt-soft-rdma-preload"];
     sh::run(sh::cargo().args(["build", "--quiet", "--release"]).args(programs))?;
-    let python = of_processes()?;
     let shunt = sh::target_dir().join("release/shunt").display().to_string();
     let own = [&shunt, "run", "-n", "4", "--"].map(str::to_owned).to_vec();
     let others = launchers(&python.program);
@@ -185,6 +185,30 @@ fn processes(fresh: &Path) -> Result<Count> {
         count += Count::ONE;
     }
     Ok(count)
+}
+
+/// The page's program of processes of a group, which need torch. Two of them, on soft NICs.
+fn of_a_group(page: &str, fresh: &Path, python: &Path) -> Result<Count> {
+    let programs = programs(page, "py");
+    let [program] = programs.as_slice() else {
+        bail!("python/README.md: expected one program of a group, got {}", programs.len());
+    };
+    if !has_torch(&python.display().to_string()) {
+        return Ok(Count { skipped: 1, ..Count::default() });
+    }
+    let file = fresh.join("layer.py");
+    std::fs::write(&file, program)?;
+    let mut run = sh::command(&python.to_string_lossy());
+    run.current_dir(fresh).env("SHUNT_NIC", "soft").args(["-m", "torch.distributed.run"]);
+    let said = said(run.args(["--standalone", "--nproc-per-node", "2"]).arg(&file))?;
+    let came_back = said.matches("the same data came back: True").count();
+    if came_back != 2 {
+        bail!(
+            "layer.py of python/README.md: expected that on 2 ranks the same data came back, got {came_back}\n{said}"
+        );
+    }
+    print!("  README, by torchrun: {said}");
+    Ok(Count::ONE)
 }
 
 /// Runs `python/tests` in a folder outside of the workspace: what is imported is what was installed.
@@ -226,7 +250,7 @@ pub fn stage() -> Result<Count> {
     let fresh = home.join("fresh");
     let python = installed(Path::new("python3"), &fresh, &wheel)?;
     let page = std::fs::read_to_string(sh::root().join("python/README.md"))?;
-    let examples = programs(&page);
+    let examples = programs(&page, "python");
     if examples.is_empty() {
         bail!("python/README.md has no example");
     }
@@ -241,7 +265,9 @@ pub fn stage() -> Result<Count> {
     println!("  {} tests, {} skipped", count.passed, count.skipped);
     count += Count::of(examples.len(), 0);
     count += typed(&home, &python)?;
-    count += processes(&fresh)?;
+    let beside = of_processes()?;
+    count += of_a_group(&page, &fresh, &beside.program)?;
+    count += processes(&fresh, &beside)?;
     Ok(count)
 }
 
@@ -252,8 +278,8 @@ mod tests {
     #[test]
     fn examples_and_counts_are_read() {
         let page = "a\n```\nno\n```\n```python\nx = 1\n```\nb\n```python\ny = 2\n```\n";
-        assert_eq!(programs(page), ["x = 1\n", "y = 2\n"]);
-        assert_eq!(programs("```python\nnever ends"), Vec::<&str>::new());
+        assert_eq!(programs(page, "python"), ["x = 1\n", "y = 2\n"]);
+        assert_eq!(programs("```python\nnever ends", "python"), Vec::<&str>::new());
         assert_eq!(tests_run("....\nRan 12 tests in 3.400s\n\nOK\n"), Some(12));
         assert_eq!(tests_run("OK"), None);
         let some = "Ran 3 tests in 1.0s\n\nOK (skipped=2, expected failures=1)\n";

@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
+mod man;
+
 /// The completions of a shell for this program.
 pub fn completions<C: CommandFactory>(shell: Shell) -> String {
     let mut command = C::command();
@@ -26,7 +28,7 @@ pub fn completions<C: CommandFactory>(shell: Shell) -> String {
 /// Those of making the folder and of writing its files.
 pub fn write_man<C: CommandFactory>(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(C::command(), folder)
+    man::write(C::command(), folder)
 }
 
 /// Prints completions or a page if the arguments (the program's name first) ask for them, and gives the exit status: 0,
@@ -63,8 +65,7 @@ fn asked<C: CommandFactory>(
 }
 
 fn page<C: CommandFactory>() -> Result<String, String> {
-    let mut out = Vec::new();
-    clap_mangen::Man::new(C::command()).render(&mut out).map_err(|error| error.to_string())?;
+    let out = man::page(C::command()).map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 

@@ -181,6 +181,24 @@ fn a_wrong_secret_is_refused_at_both_ends() {
     assert_eq!(reasons(&root), [Refusal::Secret]);
 }
 
+/// The root, too, says why a rank is missing: who looks at its output alone saw only that one did not come.
+#[test]
+fn a_rank_missing_for_its_secret_is_explained_by_the_root() {
+    let job = Job::new(2);
+    let mut options = job.options(0);
+    options.patience_ns = 10 * SHORT_NS;
+    let root = std::thread::spawn(move || TcpNet::join(options));
+    let mut options = job.options(1);
+    options.secret = Secret::from_text("another secret than theirs").unwrap();
+    TcpNet::join(options).unwrap_err();
+    let error = root.join().unwrap().unwrap_err().to_string();
+    assert!(
+        error.contains("rank(s) [1] of 2 did not join: the last connection refused came from 127.0.0.1:"),
+        "{error}"
+    );
+    assert!(error.ends_with(": it does not have the same secret"), "{error}");
+}
+
 #[test]
 fn an_impostor_in_the_roots_place_is_found_out() {
     let job = Job::new(2);

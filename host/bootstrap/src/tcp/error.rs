@@ -149,8 +149,8 @@ pub enum JoinError {
     },
     /// Ranks did not come in time.
     #[error(
-        "waited {:.0} s; rank(s) {missing:?} of {world} did not join: is the root's address one that they reach?",
-        *waited_ns as f64 / 1e9
+        "waited {:.0} s; rank(s) {missing:?} of {world} did not join: {}",
+        *waited_ns as f64 / 1e9, why_missing(last_refused.as_ref())
     )]
     Missing {
         /// Ranks that did not come.
@@ -159,6 +159,8 @@ pub enum JoinError {
         world: u32,
         /// How long was waited.
         waited_ns: u64,
+        /// The last connection that was refused meanwhile.
+        last_refused: Option<Refused>,
     },
     /// All joined, but two cannot connect.
     #[error(
@@ -299,6 +301,13 @@ impl Refusal {
             _ => return None,
         })
     }
+}
+
+fn why_missing(last_refused: Option<&Refused>) -> String {
+    last_refused.map_or_else(
+        || "is the root's address one that they reach?".to_owned(),
+        |Refused { from, reason }| format!("the last connection refused came from {from}: {reason}"),
+    )
 }
 
 /// A connection that was refused.

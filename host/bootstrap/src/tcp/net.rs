@@ -230,7 +230,10 @@ fn system(what: &'static str, error: &std::io::Error) -> JoinError {
 
 fn overdue(state: &State, world: u32, waited_ns: u64, root: &str) -> JoinError {
     match &state.phase {
-        Phase::Waiting(missing) => JoinError::Missing { missing: missing.clone(), world, waited_ns },
+        Phase::Waiting(missing) => {
+            let last_refused = state.refusals.back().cloned();
+            JoinError::Missing { missing: missing.clone(), world, waited_ns, last_refused }
+        }
         Phase::Connecting(last) => {
             JoinError::Unreachable { root: root.to_owned(), waited_ns, last: last.clone() }
         }
