@@ -31,7 +31,7 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic/fault <- bench/figures <- bench, bench/moe      device <- bench/oracle <- bench <- bench/gpu-check
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
-  host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli
+  host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
   host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/bw, tests";
 
 /// Folders that are not ours to judge.
@@ -69,6 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
+    ("shunt-verbs-count", &["shunt-mlx5-sys"]),
     (
         "shunt-transfer-engine",
         &["shunt-layout", "shunt-device", "shunt-bootstrap", "shunt-mlx5", "shunt-recovery", "shunt-wire"],

@@ -9,10 +9,12 @@
 //! Where a request fails, what comes back is counted: errors, and which was the first.
 
 mod link;
+mod options;
 
 use link::{Has, Link, Memory};
+use options::{Adds, Options, To, USAGE, options};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -63,131 +65,59 @@ const fn shape(number: u64, word: u64) -> u64 {
     (number ^ word << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5ec0
 }
 
-struct Options {
-    device: String,
-    gid: u8,
-    duration: Duration,
-    stream: TcpStream,
-    /// It sleeps on a completion channel.
-    sleeps: bool,
-    /// It receives by a shared receive queue.
-    shares: bool,
-    adds: Adds,
-}
-
-/// Whether it adds to the other end's word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Adds {
-    No,
-    /// Who connects does, and looks at what was there.
-    Seen,
-    /// Both do, and do not look.
-    Blind,
-}
-
-const USAGE: &str =
-    "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
-    [--wait poll|events] [--adds no|seen|blind] [--receives own|shared]";
-
-fn options() -> Result<Options, String> {
-    let mut words = std::env::args().skip(1);
-    let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
-    let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
-    let mut shares = false;
-    while let Some(word) = words.next() {
-        let want = match word.as_str() {
-            "--device" => "a name",
-            "--gid" => "an index from 0 to 255",
-            "--seconds" => "a number",
-            "--wait" => "poll or events",
-            "--receives" => "own or shared",
-            "--adds" => "no, seen or blind",
-            "--listen" => "[HOST:]PORT",
-            "--connect" => "HOST:PORT",
-            _ => return Err(format!("{word}: no such option; {USAGE}")),
-        };
-        let value = words.next().ok_or_else(|| format!("{word}: expected {want}, got nothing; {USAGE}"))?;
-        let bad = || format!("{word}: expected {want}, got {value:?}; {USAGE}");
-        match word.as_str() {
-            "--device" => device = value,
-            "--gid" => gid = value.parse().map_err(|_| bad())?,
-            "--seconds" => {
-                seconds = value.parse().ok().filter(|it| (0.0..=1e6).contains(it)).ok_or_else(bad)?;
-            }
-            "--wait" => {
-                sleeps = match value.as_str() {
-                    "poll" => false,
-                    "events" => true,
-                    _ => return Err(bad()),
-                }
-            }
-            "--receives" => {
-                shares = match value.as_str() {
-                    "own" => false,
-                    "shared" => true,
-                    _ => return Err(bad()),
-                }
-            }
-            "--adds" => {
-                adds = match value.as_str() {
-                    "no" => Adds::No,
-                    "seen" => Adds::Seen,
-                    "blind" => Adds::Blind,
-                    _ => return Err(bad()),
-                }
-            }
-            "--listen" => {
-                let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-                let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
-                let listener = TcpListener::bind(at).map_err(|error| error.to_string())?;
-                stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
-            }
-            "--connect" if !value.contains(':') => return Err(bad()),
-            "--connect" => (stream, connects) = (Some(reach(&value)?), true),
-            _ => unreachable!("what the table above does not know was refused"),
-        }
-    }
-    let stream = stream.ok_or_else(|| format!("expected --listen or --connect, got neither; {USAGE}"))?;
-    let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
-    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, shares, adds })
-}
-
-/// The other end may still be starting.
-fn reach(address: &str) -> Result<TcpStream, String> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        match TcpStream::connect(address) {
-            Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() > until => return Err(format!("{address}: {error}")),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
-}
-
 fn main() -> ExitCode {
     if std::env::args().skip(1).any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    match options().and_then(run) {
-        Ok(found) => {
-            let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
-            let Found { lost, missed, woken, errors, named, .. } = found;
-            println!(
-                "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
-                 \"lost\": {lost}, \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
-                 \"missed\": {missed}, \"woken\": {woken}, \"errors\": {errors}, \"named\": \"{named}\"}}"
-            );
-            if errors > 0 {
-                return ExitCode::from(3);
-            }
-            ExitCode::from(u8::from(lost + doubled + order + wrong + ghost + missed > 0))
-        }
+    match options().and_then(ends) {
+        Ok(found) => ExitCode::from(found.iter().map(told).max().unwrap_or_default()),
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints what an end found. The status that it makes.
+fn told(found: &Found) -> u8 {
+    let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
+    let Found { lost, missed, woken, errors, named, .. } = found;
+    println!(
+        "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
+         \"lost\": {lost}, \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
+         \"missed\": {missed}, \"woken\": {woken}, \"errors\": {errors}, \"named\": \"{named}\"}}"
+    );
+    if *errors > 0 { 3 } else { u8::from(lost + doubled + order + wrong + ghost + missed > 0) }
+}
+
+/// Runs the ends of this process: one, unless both are here.
+fn ends(mut options: Options) -> Result<Vec<Found>, String> {
+    if options.to == To::Other {
+        return run(options).map(|found| vec![found]);
+    }
+    // The other process does the same for itself, at the same time.
+    exchange(&mut options.stream, b"go")?;
+    let (one, mut other) = two_ends().map_err(|error| error.to_string())?;
+    let Options { device, gid, duration, sleeps, shares, adds, to, .. } = options;
+    let end = |stream| Options { device: device.clone(), stream, gid, duration, sleeps, shares, adds, to };
+    if to == To::Itself {
+        // What it says is what the other end of it says.
+        std::thread::spawn(move || std::io::copy(&mut other.try_clone()?, &mut other));
+        return run(end(one)).map(|found| vec![found]);
+    }
+    let other = end(other);
+    let other = std::thread::spawn(move || run(other));
+    let found = run(end(one))?;
+    let other = other.join().map_err(|_| "the other end of this process failed".to_owned())??;
+    Ok(vec![found, other])
+}
+
+/// Both ends of a stream.
+fn two_ends() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let one = TcpStream::connect(listener.local_addr()?)?;
+    Ok((one, listener.accept()?.0))
 }
 
 /// Sends bytes and gets as many.
@@ -238,7 +168,7 @@ const ADDING: u64 = 1 << 41;
 const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
-    let Options { device, gid, duration, mut stream, sleeps, shares, adds } = options;
+    let Options { device, gid, duration, mut stream, sleeps, shares, adds, .. } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let link =
         Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT, Has { channel: sleeps, shared: shares })?;

@@ -11,6 +11,7 @@ fn wrong_words_are_refused_with_what_is_expected() {
         ("--seconds -1", "--seconds: expected a number, got \"-1\"; "),
         ("--connect nowhere", "--connect: expected HOST:PORT, got \"nowhere\"; "),
         ("--listen x", "--listen: expected [HOST:]PORT, got \"x\"; "),
+        ("--to me", "--to: expected other, here or itself, got \"me\"; "),
         ("--device", "--device: expected a name, got nothing; "),
         ("--dvice a", "--dvice: no such option; "),
     ] {

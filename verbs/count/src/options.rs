@@ -1,0 +1,123 @@
+//! Options of the command line.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What an end is to do.
+pub struct Options {
+    /// Name of its device.
+    pub device: String,
+    /// Index of its address there.
+    pub gid: u8,
+    /// How long it posts.
+    pub duration: Duration,
+    /// To the other process.
+    pub stream: TcpStream,
+    /// It sleeps on a completion channel.
+    pub sleeps: bool,
+    /// It receives by a shared receive queue.
+    pub shares: bool,
+    /// Whether it adds.
+    pub adds: Adds,
+    /// What its queue pair is connected to.
+    pub to: To,
+}
+
+/// What a queue pair is connected to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// One of the other process.
+    Other,
+    /// Another one of this process.
+    Here,
+    /// Itself.
+    Itself,
+}
+
+/// Whether it adds to the other end's word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Adds {
+    No,
+    /// Who connects does, and looks at what was there.
+    Seen,
+    /// Both do, and do not look.
+    Blind,
+}
+
+/// All of it.
+pub const USAGE: &str =
+    "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
+    [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]";
+
+/// Those of the command line.
+///
+/// # Errors
+/// What is wrong with them; no other process.
+pub fn options() -> Result<Options, String> {
+    let mut words = std::env::args().skip(1);
+    let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
+    let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
+    let (mut shares, mut to) = (false, To::Other);
+    while let Some(word) = words.next() {
+        let want = match word.as_str() {
+            "--device" => "a name",
+            "--gid" => "an index from 0 to 255",
+            "--seconds" => "a number",
+            "--wait" => "poll or events",
+            "--receives" => "own or shared",
+            "--adds" => "no, seen or blind",
+            "--to" => "other, here or itself",
+            "--listen" => "[HOST:]PORT",
+            "--connect" => "HOST:PORT",
+            _ => return Err(format!("{word}: no such option; {USAGE}")),
+        };
+        let value = words.next().ok_or_else(|| format!("{word}: expected {want}, got nothing; {USAGE}"))?;
+        let bad = || format!("{word}: expected {want}, got {value:?}; {USAGE}");
+        match word.as_str() {
+            "--device" => device = value,
+            "--gid" => gid = value.parse().map_err(|_| bad())?,
+            "--seconds" => {
+                seconds = value.parse().ok().filter(|it| (0.0..=1e6).contains(it)).ok_or_else(bad)?;
+            }
+            "--wait" => sleeps = one_of(&value, [("poll", false), ("events", true)]).ok_or_else(bad)?,
+            "--receives" => shares = one_of(&value, [("own", false), ("shared", true)]).ok_or_else(bad)?,
+            "--adds" => {
+                let all = [("no", Adds::No), ("seen", Adds::Seen), ("blind", Adds::Blind)];
+                adds = one_of(&value, all).ok_or_else(bad)?;
+            }
+            "--to" => {
+                let all = [("other", To::Other), ("here", To::Here), ("itself", To::Itself)];
+                to = one_of(&value, all).ok_or_else(bad)?;
+            }
+            "--listen" => {
+                let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+                let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
+                let listener = TcpListener::bind(at).map_err(|error| error.to_string())?;
+                stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
+            }
+            "--connect" if !value.contains(':') => return Err(bad()),
+            "--connect" => (stream, connects) = (Some(reach(&value)?), true),
+            _ => unreachable!("what the table above does not know was refused"),
+        }
+    }
+    let stream = stream.ok_or_else(|| format!("expected --listen or --connect, got neither; {USAGE}"))?;
+    let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
+    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, shares, adds, to })
+}
+
+/// What a word stands for.
+fn one_of<T, const N: usize>(word: &str, all: [(&str, T); N]) -> Option<T> {
+    all.into_iter().find(|(name, _)| *name == word).map(|(_, value)| value)
+}
+
+/// The other end may still be starting.
+fn reach(address: &str) -> Result<TcpStream, String> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() > until => return Err(format!("{address}: {error}")),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
