@@ -61,6 +61,14 @@ pub struct Connection {
     pub sends: bool,
 }
 
+impl Connection {
+    /// The queue pair that it is connected to.
+    pub fn remote(&self) -> ([u8; 16], u32) {
+        // SAFETY: both views of the union are plain bytes.
+        (unsafe { self.attr.ah_attr.grh.dgid.raw }, self.attr.dest_qp_num)
+    }
+}
+
 /// What changes.
 #[derive(Default)]
 pub struct State {
@@ -78,6 +86,8 @@ pub struct State {
     pub passing: Option<&'static str>,
     /// No path is left: what is outstanding ends in errors.
     pub lost: bool,
+    /// Why, if the agent gave it up.
+    pub lost_for: Option<&'static str>,
     /// The error was told.
     pub lost_told: bool,
     /// It is lost because the program ended it while it stood elsewhere, and how.

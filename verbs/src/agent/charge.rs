@@ -1,7 +1,7 @@
 //! A queue pair in the agent's charge.
 
 use crate::endpoint::Own;
-use crate::pair_state::{Connection, On};
+use crate::pair_state::{Connection, On, State};
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status::PairReport;
@@ -21,6 +21,37 @@ const HUNGRY_AMONG_POOR: Nanos = Nanos::millis(500);
 /// Requests that have not completed for so long are a reason to ask the NIC whether it answers, this often.
 const QUIET: Nanos = Nanos::millis(250);
 
+/// Which directions of a queue pair a charge is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Both: another queue pair is the other end.
+    Both,
+    /// What it sends: it is connected to itself, and is in charge twice.
+    Sends,
+    /// What it receives: the other end of the same.
+    Receives,
+}
+
+impl Part {
+    /// Of a queue pair that is connected to itself, or is not.
+    pub const fn all(to_itself: bool) -> &'static [Self] {
+        if to_itself { &[Self::Sends, Self::Receives] } else { &[Self::Both] }
+    }
+
+    /// It sends.
+    pub const fn sends(self) -> bool {
+        !matches!(self, Self::Receives)
+    }
+
+    /// It receives.
+    pub const fn receives(self) -> bool {
+        !matches!(self, Self::Sends)
+    }
+}
+
+/// Set in the number of what a queue pair receives that is connected to itself.
+const RECEIVES: u64 = 1 << 63;
+
 /// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct There {
@@ -30,6 +61,8 @@ pub struct There {
     pub id: u64,
     /// Its rail, and the one of its backup.
     pub rails: (u32, u32),
+    /// This end counts as the first of both.
+    pub leads: bool,
 }
 
 /// A fence that was asked for.
@@ -47,6 +80,8 @@ pub struct Fence {
 pub struct Charge {
     /// The queue pair.
     pub pair: Arc<QueuePair>,
+    /// Its directions.
+    pub part: Part,
     /// What the program connected it with.
     pub connection: Connection,
     /// Its rail, and the one of its backup.
@@ -101,9 +136,11 @@ pub struct Charge {
 
 impl Charge {
     /// One that was just connected.
-    pub fn new(pair: Arc<QueuePair>, connection: Connection, rails: (u32, u32), now: Nanos) -> Self {
+    pub fn new(pair: Arc<QueuePair>, part: Part, rails: (u32, u32), now: Nanos) -> Self {
+        let connection = pair.state().connection;
         Self {
             pair,
+            part,
             connection,
             rails,
             since: now,
@@ -132,19 +169,17 @@ impl Charge {
         }
     }
 
-    /// The queue pair that it is connected to.
-    pub fn remote(&self) -> ([u8; 16], u32) {
-        let attr = &self.connection.attr;
-        // SAFETY: both views of the union are plain bytes.
-        (unsafe { attr.ah_attr.grh.dgid.raw }, attr.dest_qp_num)
+    /// Its number, by which the other end names it.
+    pub fn id(&self) -> u64 {
+        self.pair.id | if self.part == Part::Receives { RECEIVES } else { 0 }
     }
 
     /// How it introduces itself.
     pub fn hello(&self, cards: &[HalfCard]) -> Hello {
         Hello {
-            id: self.pair.id,
+            id: self.id(),
             from: (self.connection.gid, self.pair.qpn),
-            to: self.remote(),
+            to: self.connection.remote(),
             rails: self.rails,
             psn: self.connection.attr.sq_psn,
             heard: self.there.is_some(),
@@ -198,7 +233,7 @@ impl Charge {
 
     /// If it has no buffer, while none is left to deal, another gives its own back.
     pub fn mind_the_buffers(&mut self, now: Nanos) {
-        let Some(shared) = &self.pair.shared else { return };
+        let Some(shared) = self.pair.shared.as_ref().filter(|_| self.part.receives()) else { return };
         let Some(most) = shared.hoard_elsewhere(self.pair.id) else {
             self.hungry_since = None;
             return;
@@ -234,7 +269,8 @@ impl Charge {
     /// It was moved and has had no buffer for as long as one waits for a path: a queue pair that is not protected keeps
     /// those of the NIC.
     pub fn starves(&mut self, now: Nanos) -> bool {
-        let starves = self.pair.shared.as_ref().is_some_and(|shared| shared.starves(self.pair.id));
+        let shared = self.pair.shared.as_ref().filter(|_| self.part.receives());
+        let starves = shared.is_some_and(|shared| shared.starves(self.pair.id));
         let since = *self.starving_since.get_or_insert(now);
         self.starving_since = self.starving_since.filter(|_| starves);
         starves && now > since + Nanos::new(settings().give_up_ns)
@@ -250,8 +286,28 @@ impl Charge {
         self.keys.iter().position(|one| *one == key).map(|at| at as u32)
     }
 
+    /// Keys of the paths that it sends on, and receives on.
+    pub fn used(&self, state: &State) -> [Option<usize>; 2] {
+        let sends = self.key_of(&state.send_on).filter(|_| self.part.sends());
+        let receives = self.key_of(&state.recv_on).filter(|_| self.part.receives());
+        [sends, receives]
+    }
+
+    /// True if each of its directions is on a path, and none on the first.
+    pub fn is_away(&self, used: [Option<usize>; 2]) -> bool {
+        let has = [self.part.sends(), self.part.receives()];
+        let away = |key: Option<usize>| key.is_some() && key != self.first();
+        used.into_iter().zip(has).all(|(key, has)| !has || away(key))
+    }
+
+    /// A stand-in of its own that has failed. What a queue pair that is connected to itself receives on has another key
+    /// than what it sends on.
+    pub fn take_failed(&self, state: &mut State) -> Option<(usize, u32)> {
+        state.spare_failed.take_if(|(key, _)| self.keys.contains(key))
+    }
+
     /// The key of the path that a direction is on.
-    pub fn key_of(&self, on: &On) -> Option<usize> {
+    fn key_of(&self, on: &On) -> Option<usize> {
         match on {
             On::Own => self.first(),
             On::Nowhere => None,
@@ -298,5 +354,57 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
         replayed: state.replayed,
         why: why.into(),
         ..PairReport::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completions::CompletionQueue;
+    use crate::objects::{At, Context, Domain, Extended};
+    use std::ptr::without_provenance_mut;
+    use std::sync::{OnceLock, RwLock};
+
+    /// A queue pair on a device that nobody calls.
+    fn pair() -> Arc<QueuePair> {
+        let (ops, ex, channel) = (Default::default(), Extended::default(), OnceLock::new());
+        let raw = At(without_provenance_mut(0x1000));
+        let context = Arc::new(Context { raw, device: "none".into(), ops, ex, channel });
+        let pd = At(without_provenance_mut(0x2000));
+        let (regions, changes) = (RwLock::default(), Default::default());
+        let domain = Arc::new(Domain { raw: pd, context: context.clone(), regions, changes });
+        let cq = Arc::new(CompletionQueue::new(At(without_provenance_mut(0x3000)), context, false));
+        let at = (At(without_provenance_mut(0x4000)), 0x40);
+        Arc::new(QueuePair::new(7, at, domain, (cq.clone(), cq, None), Default::default(), false))
+    }
+
+    /// A rank of MPI is connected to itself. Such a queue pair was not protected, nor was any that shares its buffers.
+    #[test]
+    fn one_that_is_connected_to_itself_has_two_ends_with_a_direction_each() {
+        let pair = pair();
+        let charge = |part: &Part| {
+            let mut charge = Charge::new(pair.clone(), *part, (0, 1), Nanos::ZERO);
+            charge.keys = if *part == Part::Receives { vec![20, 21] } else { vec![10, 11] };
+            charge
+        };
+        let [sends, receives] = &Part::all(true).iter().map(charge).collect::<Vec<_>>()[..] else {
+            panic!("two ends")
+        };
+        let [both] = &Part::all(false).iter().map(charge).collect::<Vec<_>>()[..] else { panic!("one") };
+        assert_eq!((both.id(), sends.id()), (7, 7));
+        assert_ne!(receives.id(), sends.id(), "each must name the other");
+        let mut state = State::default();
+        assert_eq!(both.used(&state), [Some(10), Some(10)]);
+        assert_eq!(sends.used(&state), [Some(10), None]);
+        assert_eq!(receives.used(&state), [None, Some(20)]);
+        // Where the other direction is does not keep one from going back.
+        assert!(sends.is_away([Some(11), None]) && receives.is_away([None, Some(21)]));
+        assert!(!sends.is_away([Some(10), None]) && !sends.is_away([None, None]));
+        assert!(both.is_away([Some(11), Some(11)]) && !both.is_away([Some(11), None]));
+        // A failure is told to the end whose stand-in it is.
+        state.spare_failed = Some((21, 1));
+        assert_eq!((sends.take_failed(&mut state), both.take_failed(&mut state)), (None, None));
+        assert_eq!(receives.take_failed(&mut state), Some((21, 1)));
+        assert_eq!(state.spare_failed, None);
     }
 }

@@ -12,7 +12,9 @@
 //! Going back is the same: the backup is fenced on purpose once the first path was ready for long enough.
 
 mod charge;
+mod ending;
 mod keys;
+mod meeting;
 mod moving;
 mod nics;
 mod owner;
@@ -24,20 +26,16 @@ use crate::directory::remarks::Remarks;
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status;
-use crate::words::{Hello, Said, VERSION, decode, encode, version};
-use charge::{Charge, There};
+use crate::words::{Said, VERSION, decode, encode, version};
+use charge::{Charge, Part};
 use nics::Machine;
-use owner::{Owned, OwnedPath};
+use owner::Owned;
 use post::Post;
 use shunt_layout::mlx5::eqe;
-use shunt_layout::state::PathState;
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::engine::{Around, Engine};
-use shunt_recovery::links::PeerAddress;
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
-use shunt_recovery::path::{PathMachine, PathStart};
-use shunt_recovery::slots::RailPair;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -205,7 +203,7 @@ impl Agent {
                     }
                 }
                 Order::Gone(pair) => {
-                    if let Some(at) = self.charges.iter().position(|one| one.pair.id == pair.id) {
+                    while let Some(at) = self.charges.iter().position(|one| one.pair.id == pair.id) {
                         let charge = self.charges.swap_remove(at);
                         self.let_go(now, charge, false);
                         closed = true;
@@ -245,7 +243,10 @@ impl Agent {
         if let Err(error) = self.post.directory.put(&connection.gid, pair.qpn) {
             charge::debug(&format!("the directory: {error}"));
         }
-        self.charges.push(Charge::new(pair, connection, (rail as u32, backup as u32), now));
+        let to_itself = connection.remote() == (connection.gid, pair.qpn);
+        let rails = (rail as u32, backup as u32);
+        let charge = |part: &Part| Charge::new(pair.clone(), *part, rails, now);
+        self.charges.extend(Part::all(to_itself).iter().map(charge));
     }
 
     /// A queue pair is destroyed, or not protected any more.
@@ -393,101 +394,7 @@ impl Agent {
 
     /// A queue pair by its number here, if it is connected to that peer.
     fn charge_of(&mut self, peer: u32, pair: u64) -> Option<&mut Charge> {
-        let is = |one: &Charge| one.pair.id == pair && one.there.is_some_and(|at| at.peer == peer);
+        let is = |one: &Charge| one.id() == pair && one.there.is_some_and(|at| at.peer == peer);
         self.charges.iter_mut().find(|one| is(one))
-    }
-
-    /// Somebody says that one of its queue pairs is connected to one of ours.
-    fn meet(&mut self, now: Nanos, name: &str, hello: &Hello) {
-        let is = |one: &Charge| {
-            (one.connection.gid, one.pair.qpn) == hello.to && one.remote() == hello.from && !one.over
-        };
-        let Some(at) = self.charges.iter().position(is) else { return };
-        let rails = hello.cards.len();
-        if name == self.post.directory.name() {
-            return self.charges[at].pair.state().pass("both ends are in this process");
-        }
-        if hello.rails.0 as usize >= rails || hello.rails.1 as usize >= rails {
-            return;
-        }
-        let peer = self.post.number(name).unwrap_or_else(|| self.join(name, hello));
-        let charge = &mut self.charges[at];
-        if charge.there.is_none() {
-            charge.there = Some(There { peer, id: hello.id, rails: hello.rails });
-            self.make_paths(now, at, name);
-        }
-        let charge = &mut self.charges[at];
-        if hello.heard && charge.arm() {
-            self.busy = true;
-            // It may not know yet that it was heard.
-            self.say_hello(at, name);
-        } else if !hello.heard {
-            self.say_hello(at, name);
-        }
-    }
-
-    fn say_hello(&self, at: usize, name: &str) {
-        let said = encode(&Said::Hello(Box::new(self.charges[at].hello(&self.cards))));
-        // Nobody there, or no room: it is said again.
-        let _ = self.post.directory.send(name, &said);
-    }
-
-    fn join(&mut self, name: &str, hello: &Hello) -> u32 {
-        let rails = hello.cards.iter().map(|card| card.rail).collect();
-        let address = PeerAddress { rails, datagrams: vec![0; hello.cards.len()], qkey: 0 };
-        let number = self.engine.join(address);
-        self.post.meet(name);
-        let rails = hello.cards.len();
-        self.peers.insert(number, Peer { keys: Arc::default(), rails });
-        // It knows no key of ours.
-        self.told.clear();
-        for rail in 0..self.engine.rails.len() as u32 {
-            let (down, at) = self.engine.ports.own(rail);
-            if down {
-                self.post.send(number, encode(&Said::Port(rail, down, at.get())));
-            }
-        }
-        number
-    }
-
-    /// The paths of a queue pair: the program's own, and those between other rails, which the engine makes.
-    fn make_paths(&mut self, now: Nanos, at: usize, name: &str) {
-        let charge = &self.charges[at];
-        let Some(there) = charge.there else { return };
-        let (pair, own, own_rails) = (charge.pair.clone(), charge.own(&self.engine.rails), charge.rails);
-        let device = self.owned.devices[charge.rails.1 as usize].clone();
-        pair.domain.spread(device.context);
-        if let Some(peer) = self.peers.get(&there.peer) {
-            pair.state().keys = peer.keys.clone();
-        }
-        let leads = self.post.directory.name() < name;
-        let psn = shunt_mlx5::endpoint::revived_psn(charge.connection.attr.sq_psn);
-        let own: shunt_recovery::endpoint::Half = Arc::new(own);
-        // Who leads counts as the first of the two ends, so that both mean the same by a number.
-        let ends = if leads { [(true, false), (false, true)] } else { [(false, true), (true, false)] };
-        let between = [(false, false), (true, true)].into_iter().chain(ends);
-        for (number, (away, away_there)) in (0..).zip(between) {
-            let first = number == 0;
-            let rail = |away: bool, rails: (u32, u32)| if away { rails.1 } else { rails.0 };
-            let rails = RailPair { local: rail(away, own_rails), remote: rail(away_there, there.rails) };
-            let half = first.then(|| own.clone());
-            let start = PathStart { incarnation: first.into(), rails, half, next_psn: psn, orders: 0 };
-            let key = self.engine.insert(there.peer, PathMachine::found(start, leads, now));
-            let path = OwnedPath {
-                pair: Arc::downgrade(&pair),
-                there: there.id,
-                number,
-                at_home: !away,
-                peer_at_home: !away_there,
-                peer_rail: there.rails.0,
-                state: if first { PathState::Ready } else { PathState::Released },
-                ready_since: now,
-                incarnation: first.into(),
-                active: first,
-                asked: 0,
-            };
-            self.owned.paths.insert(key, path);
-            self.charges[at].keys.push(key);
-        }
     }
 }

@@ -1,13 +1,12 @@
 //! Moves queue pairs: who notices, what is asked, and what follows from the answers.
 
+use super::Agent;
 use super::charge::{self, Charge, Fence, SHARES};
-use super::{AGAIN, ALONE, Agent, waking};
 use crate::hooks::data;
 use crate::pair_state::{NOT_POSTED, On, Track};
 use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
-use crate::status;
 use crate::words::{Said, encode};
 use shunt_layout::state::{AnswerStatus, PathState};
 use shunt_recovery::endpoint::Half;
@@ -44,17 +43,21 @@ impl Agent {
         if charge.starves(now) {
             return self.lose(now, charge, SHARES);
         }
+        let lost = {
+            let state = charge.pair.state();
+            state.lost.then_some(state.lost_for)
+        };
+        if let Some(why) = lost {
+            self.tell(charge, Said::Lost);
+            return self.end(now, charge, why.unwrap_or("the program's own error"), true);
+        }
         if charge.parted || charge.lost_there {
             return self.without_peer(now, charge);
-        }
-        if charge.pair.state().lost {
-            self.tell(charge, Said::Lost);
-            return self.end(now, charge, "the program's own error", true);
         }
         if !charge.heard {
             return self.introduce(now, charge);
         }
-        if !charge.answers_here && charge.pair.state().sends.needs_answers() {
+        if charge.part.sends() && !charge.answers_here && charge.pair.state().sends.needs_answers() {
             charge.answers_here = true;
             self.tell(charge, Said::Atomics);
         }
@@ -73,54 +76,15 @@ impl Agent {
         self.report(charge);
     }
 
-    fn introduce(&mut self, now: Nanos, charge: &mut Charge) {
-        if charge.there.is_none() && now > charge.since + ALONE {
-            let mut state = charge.pair.state();
-            if state.is_at_home() {
-                state.pass("no process with this library answers at the other end");
-            }
-            return;
-        }
-        if now < charge.hello_at + AGAIN {
-            return;
-        }
-        charge.hello_at = now;
-        let (to_gid, to_qpn) = charge.remote();
-        let Some(name) = self.post.directory.get(&to_gid, to_qpn) else { return self.report(charge) };
-        if self.foreign.contains(&name) {
-            return charge.pair.state().pass("the other end runs another version of this library");
-        }
-        let said = encode(&Said::Hello(Box::new(charge.hello(&self.cards))));
-        // Nobody there, or no room: it is said again.
-        let _ = self.post.directory.send(&name, &said);
-        self.report(charge);
-    }
-
-    /// What is left to do without the other end: completions that are there may still be taken.
-    fn without_peer(&mut self, now: Nanos, charge: &mut Charge) {
-        let mut state = charge.pair.state();
-        if state.is_at_home() {
-            state.pass("the other end has ended, or is not protected");
-            return;
-        }
-        let works = matches!((&state.send_on, &state.recv_on), (On::Spare(_), On::Spare(_)));
-        let failed = state.spare_failed.is_some() || !works || state.closed;
-        drop(state);
-        if failed || charge.lost_there {
-            self.drain(charge);
-            self.lose(now, charge, "the other end has ended");
-        }
-    }
-
     /// Asks for the fence of whatever path is used and has failed, and of the backup once it is to be left.
     fn notice(&mut self, now: Nanos, charge: &mut Charge) {
         let (used, own_failed, spare_failed, misplaced) = {
             let mut state = charge.pair.state();
-            let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
+            let used = charge.used(&state);
             // An atomic waits, and may not go where this direction goes.
             let track = state.send_on.spare().filter(|track| !track.queue.takes_atomics());
             let misplaced = track.filter(|_| state.sends.has_atomics()).map(|track| track.key);
-            (used, std::mem::take(&mut state.own_failed), state.spare_failed.take(), misplaced)
+            (used, std::mem::take(&mut state.own_failed), charge.take_failed(&mut state), misplaced)
         };
         let goes_back = self.may_go_back(now, charge, used);
         for key in used.into_iter().flatten() {
@@ -154,13 +118,11 @@ impl Agent {
     /// decides.
     fn may_go_back(&self, now: Nanos, charge: &Charge, used: [Option<usize>; 2]) -> bool {
         let Some(first) = charge.first() else { return false };
-        let away = used.iter().all(|key| key.is_some_and(|key| key != first));
         let answers = charge.answers_here || charge.answers_there;
-        if !away || answers || charge.ready.is_some() || !charge.fences.is_empty() {
+        if !charge.is_away(used) || answers || charge.ready.is_some() || !charge.fences.is_empty() {
             return false;
         }
-        let peer = charge.there.and_then(|there| self.post.name(there.peer));
-        let leads = peer.is_some_and(|peer| self.post.directory.name() < peer.as_str());
+        let leads = charge.there.is_some_and(|there| there.leads);
         let Some(path) = self.owned.paths.get(&first) else { return false };
         let over = now >= path.ready_since + Nanos::new(settings().recovery_window_ns);
         leads && path.state == PathState::Ready && over && self.engine.ports_up(first)
@@ -169,7 +131,7 @@ impl Agent {
     fn ask(&mut self, now: Nanos, charge: &mut Charge, key: usize, incarnation: u32) {
         {
             let mut state = charge.pair.state();
-            if charge.key_of(&state.send_on) == Some(key) {
+            if charge.used(&state)[0] == Some(key) {
                 state.closed = true;
             }
         }
@@ -189,7 +151,7 @@ impl Agent {
     }
 
     /// From now on completions may come from elsewhere.
-    fn mark(&self, charge: &mut Charge) {
+    pub(super) fn mark(&self, charge: &mut Charge) {
         if !std::mem::replace(&mut charge.marked, true) {
             charge.pair.mark_moved();
         }
@@ -212,7 +174,7 @@ impl Agent {
     }
 
     /// Takes what NICs have written for the queue pair, ahead of the program.
-    fn drain(&self, charge: &Charge) {
+    pub(super) fn drain(&self, charge: &Charge) {
         // While the program has the queue pair, its completion queues are alive.
         let raw = charge.pair.raw.read().unwrap_or_else(PoisonError::into_inner);
         if raw.is_some() {
@@ -227,8 +189,7 @@ impl Agent {
         let pair = charge.pair.clone();
         let mut queue = pair.send_cq.enter_first();
         let mut state = pair.state();
-        let sends = charge.key_of(&state.send_on) == Some(fence.key);
-        let receives = charge.key_of(&state.recv_on) == Some(fence.key);
+        let [sends, receives] = charge.used(&state).map(|key| key == Some(fence.key));
         state.own_fenced |= charge.first() == Some(fence.key) && fence.incarnation == 1;
         if sends {
             let (number, index) = match &state.send_on {
@@ -282,7 +243,7 @@ impl Agent {
         self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided, keep));
     }
 
-    fn tell(&self, charge: &Charge, said: impl FnOnce(u64) -> Said) {
+    pub(super) fn tell(&self, charge: &Charge, said: impl FnOnce(u64) -> Said) {
         if let Some(there) = charge.there {
             self.post.send(there.peer, encode(&said(there.id)));
         }
@@ -342,7 +303,7 @@ impl Agent {
 
     /// Receives go to the first path that is ready.
     fn place_receives(&mut self, charge: &mut Charge) {
-        if !matches!(charge.pair.state().recv_on, On::Nowhere) {
+        if !charge.part.receives() || !matches!(charge.pair.state().recv_on, On::Nowhere) {
             return;
         }
         let fit = |key: &usize| !charge.atomics || self.owned.paths.get(key).is_some_and(|path| path.at_home);
@@ -406,7 +367,7 @@ impl Agent {
     /// Paths that no direction is on have been left.
     fn note_use(&mut self, charge: &Charge) {
         let state = charge.pair.state();
-        let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
+        let used = charge.used(&state);
         drop(state);
         for key in charge.keys.iter().copied() {
             let fenced = charge.fences.iter().any(|fence| fence.key == key);
@@ -418,83 +379,11 @@ impl Agent {
 
     /// Requests that do not complete: is the NIC that has them alive?
     fn mind_the_silence(&mut self, now: Nanos, charge: &mut Charge) {
-        let key = charge.key_of(&charge.pair.state().send_on);
+        let [key, _] = charge.used(&charge.pair.state());
         let Some(path) = key.and_then(|key| self.engine.path(key)) else { return };
         let rail = path.rails().local as usize;
         if charge.is_quiet(now) {
             self.engine.nics.ask_port(now, rail);
-        }
-    }
-
-    /// Without a path for too long the program gets its error.
-    fn mind_the_time(&mut self, now: Nanos, charge: &mut Charge) {
-        let mut state = charge.pair.state();
-        charge.pair.push_out(&mut state);
-        let nowhere = matches!(state.send_on, On::Nowhere) || matches!(state.recv_on, On::Nowhere);
-        let stuck = state.send_on.spare().is_some() && state.sends.first() == state.sends.next();
-        let homeless = nowhere || state.closed || stuck && !state.sends.is_empty();
-        drop(state);
-        if !homeless {
-            charge.homeless_since = None;
-            return;
-        }
-        let since = *charge.homeless_since.get_or_insert(now);
-        if now > since + Nanos::new(settings().give_up_ns) {
-            self.lose(now, charge, "no path was ready within SHUNT_GIVE_UP");
-        }
-    }
-
-    /// The program gets the error that it would have had.
-    fn lose(&mut self, now: Nanos, charge: &mut Charge, why: &'static str) {
-        // Told before the program can see it, and end.
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        let report = charge::report(&charge.pair, backup, why);
-        status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
-        status::write();
-        self.tell(charge, Said::Lost);
-        charge.pair.state().lost = true;
-        if let Some(shared) = &charge.pair.shared {
-            shared.spoil();
-        }
-        self.mark(charge);
-        waking::stop_own(&charge.pair);
-        let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);
-        charge::say(&format!("{device} QP {qpn:#x} is lost: {why}"));
-        self.end(now, charge, why, true);
-    }
-
-    /// Nothing more is done for it.
-    fn end(&mut self, now: Nanos, charge: &mut Charge, why: &'static str, lost: bool) {
-        charge.close(why, lost);
-        self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
-        for key in std::mem::take(&mut charge.keys) {
-            if lost {
-                self.engine.remove(now, key);
-            } else {
-                self.forget(now, key);
-            }
-            self.owned.paths.remove(&key);
-        }
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        if status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
-            status::write();
-        }
-    }
-
-    /// Gives up a path whose half stays the program's, as it is.
-    fn forget(&mut self, now: Nanos, key: usize) {
-        if self.owned.paths.get(&key).is_some_and(|path| path.number == 0) {
-            self.engine.forget(key);
-        } else {
-            self.engine.remove(now, key);
-        }
-    }
-
-    pub(super) fn report(&self, charge: &Charge) {
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        let why = if charge.heard { "" } else { charge::awaits(charge.there.is_some()) };
-        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
-            status::write();
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Device {
 pub struct OwnedPath {
     /// Whose it is.
     pub pair: Weak<QueuePair>,
+    /// This end's number, and whose path it is among those of a queue pair that is connected to itself.
+    pub here: u64,
     /// The peer's number for its queue pair.
     pub there: u64,
     /// 0: the one that the program made. 1: from backup to backup. 2 and 3: from either's backup to the other's own.
@@ -73,9 +75,8 @@ pub struct Owned {
 
 impl Owned {
     /// The key of a path by the names that the peer has for it.
-    pub fn key(&self, pair: u64, number: u32) -> Option<usize> {
-        let is =
-            |path: &OwnedPath| path.number == number && path.pair.upgrade().is_some_and(|one| one.id == pair);
+    pub fn key(&self, here: u64, number: u32) -> Option<usize> {
+        let is = |path: &OwnedPath| (path.here, path.number) == (here, number);
         self.paths.iter().find(|(_, path)| is(path)).map(|(key, _)| *key)
     }
 

@@ -35,15 +35,12 @@ impl Post {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a socket's process, if it was met and is not gone.
+    /// The number of a socket's process, if it was met and is not gone. This one has another number as a peer of
+    /// itself, once it was met.
     pub fn number(&self, name: &str) -> Option<u32> {
-        let at = self.peers().iter().position(|peer| peer.name == name && !peer.gone)?;
+        let is = |peer: &Peer| peer.name == name && !peer.gone;
+        let at = self.peers().iter().skip(1).position(is)? + 1;
         u32::try_from(at).ok()
-    }
-
-    /// Names of all that were met, gone or not, by number.
-    pub fn name(&self, number: u32) -> Option<String> {
-        self.peers().get(number as usize).map(|peer| peer.name.clone())
     }
 
     /// A process is met: it has the next number.
@@ -100,5 +97,37 @@ impl Oob for Link {
 
     fn reachable(&self, pe: u32) -> bool {
         !self.0.is_gone(pe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::remote::Remote;
+    use shunt_bootstrap::tcp::Secret;
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_process_that_meets_itself_has_a_number_like_others_and_hears_what_it_says() {
+        let store = TcpListener::bind("127.0.0.1:0").unwrap();
+        let secret = Secret::from_text("sixteen letters!").unwrap();
+        let remote = Remote::open(store.local_addr().unwrap(), &secret).unwrap();
+        let own = remote.name().to_owned();
+        let post = Post::new(Directory::Remote(Box::new((own.clone(), Mutex::new(remote)))));
+        assert_eq!(post.number(&own), None, "number 0 is nobody's peer");
+        post.meet("another");
+        post.meet(&own);
+        assert_eq!((post.number("another"), post.number(&own)), (Some(1), Some(2)));
+        post.send(2, b"abc".to_vec());
+        let until = Instant::now() + Duration::from_secs(20);
+        let came = loop {
+            post.carry_on();
+            if let Some(came) = post.directory.receive() {
+                break came;
+            }
+            assert!(Instant::now() < until, "nothing came");
+        };
+        assert_eq!(came, (own, b"abc".to_vec()));
     }
 }

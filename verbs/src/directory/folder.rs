@@ -216,6 +216,9 @@ mod tests {
         one.send("2.sock", b"abc").unwrap();
         assert_eq!(other.receive(), Some(("1.sock".to_owned(), b"abc".to_vec())));
         assert_eq!(other.receive(), None);
+        // A process whose queue pair is connected to itself talks to itself.
+        other.send("2.sock", b"own").unwrap();
+        assert_eq!(other.receive(), Some(("2.sock".to_owned(), b"own".to_vec())));
         // An entry that leads anywhere else is not followed, and is told once.
         assert_eq!(one.remarks.take(), [""; 0]);
         for (qpn, to) in [(1, "/etc/2.sock"), (2, "../2.sock"), (3, "x.sock"), (4, "02.sock"), (5, "")] {

@@ -1,0 +1,106 @@
+//! How the agent is done with a queue pair: lost, given back to the program, or without its other end.
+
+use super::charge::{self, Charge};
+use super::{Agent, waking};
+use crate::pair_state::On;
+use crate::settings::settings;
+use crate::status;
+use crate::words::Said;
+use shunt_recovery::nanos::Nanos;
+
+impl Agent {
+    /// What is left to do without the other end: completions that are there may still be taken.
+    pub(super) fn without_peer(&mut self, now: Nanos, charge: &mut Charge) {
+        let mut state = charge.pair.state();
+        if state.is_at_home() {
+            state.pass("the other end has ended, or is not protected");
+            return;
+        }
+        let works = matches!((&state.send_on, &state.recv_on), (On::Spare(_), On::Spare(_)));
+        let failed = state.spare_failed.is_some() || !works || state.closed;
+        drop(state);
+        if failed || charge.lost_there {
+            self.drain(charge);
+            self.lose(now, charge, "the other end has ended");
+        }
+    }
+
+    /// Without a path for too long the program gets its error.
+    pub(super) fn mind_the_time(&mut self, now: Nanos, charge: &mut Charge) {
+        let mut state = charge.pair.state();
+        charge.pair.push_out(&mut state);
+        let nowhere = matches!(state.send_on, On::Nowhere) || matches!(state.recv_on, On::Nowhere);
+        let stuck = state.send_on.spare().is_some() && state.sends.first() == state.sends.next();
+        let homeless = nowhere || state.closed || stuck && !state.sends.is_empty();
+        drop(state);
+        if !homeless {
+            charge.homeless_since = None;
+            return;
+        }
+        let since = *charge.homeless_since.get_or_insert(now);
+        if now > since + Nanos::new(settings().give_up_ns) {
+            self.lose(now, charge, "no path was ready within SHUNT_GIVE_UP");
+        }
+    }
+
+    /// The program gets the error that it would have had.
+    pub(super) fn lose(&mut self, now: Nanos, charge: &mut Charge, why: &'static str) {
+        // Told before the program can see it, and end.
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        let report = charge::report(&charge.pair, backup, why);
+        status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
+        status::write();
+        self.tell(charge, Said::Lost);
+        {
+            let mut state = charge.pair.state();
+            (state.lost, state.lost_for) = (true, Some(why));
+        }
+        if let Some(shared) = &charge.pair.shared {
+            shared.spoil();
+        }
+        self.mark(charge);
+        waking::stop_own(&charge.pair);
+        let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);
+        charge::say(&format!("{device} QP {qpn:#x} is lost: {why}"));
+        self.end(now, charge, why, true);
+    }
+
+    /// Nothing more is done for it.
+    pub(super) fn end(&mut self, now: Nanos, charge: &mut Charge, why: &'static str, lost: bool) {
+        charge.close(why, lost);
+        self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
+        for key in std::mem::take(&mut charge.keys) {
+            if lost {
+                self.engine.remove(now, key);
+            } else {
+                self.forget(now, key);
+            }
+            self.owned.paths.remove(&key);
+        }
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        if status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
+            status::write();
+        }
+    }
+
+    /// Gives up a path whose half stays the program's, as it is.
+    fn forget(&mut self, now: Nanos, key: usize) {
+        if self.owned.paths.get(&key).is_some_and(|path| path.number == 0) {
+            self.engine.forget(key);
+        } else {
+            self.engine.remove(now, key);
+        }
+    }
+
+    /// Tells how it is. A queue pair is one, though it may be in charge twice.
+    pub(super) fn report(&self, charge: &Charge) {
+        if !charge.part.sends() {
+            return;
+        }
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        let why = if charge.heard { "" } else { charge::awaits(charge.there.is_some()) };
+        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
+            status::write();
+        }
+    }
+}

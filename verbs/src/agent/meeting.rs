@@ -1,0 +1,139 @@
+//! How both ends of a queue pair meet, and what each has then: a number of the other, and paths.
+//!
+//! A queue pair may have both ends in this process. Then this process is one of its own peers, and everything goes as
+//! between two. One that is connected to itself is in charge twice, for what it sends and for what it receives: these
+//! two are its ends.
+
+use super::charge::{Charge, There};
+use super::owner::OwnedPath;
+use super::{AGAIN, ALONE, Agent, Peer};
+use crate::words::{Hello, Said, encode};
+use shunt_layout::state::PathState;
+use shunt_recovery::links::PeerAddress;
+use shunt_recovery::nanos::Nanos;
+use shunt_recovery::path::{PathMachine, PathStart};
+use shunt_recovery::slots::RailPair;
+use std::sync::Arc;
+
+impl Agent {
+    pub(super) fn introduce(&mut self, now: Nanos, charge: &mut Charge) {
+        if charge.there.is_none() && now > charge.since + ALONE {
+            let mut state = charge.pair.state();
+            if state.is_at_home() {
+                state.pass("no process with this library answers at the other end");
+            }
+            return;
+        }
+        if now < charge.hello_at + AGAIN {
+            return;
+        }
+        charge.hello_at = now;
+        let (to_gid, to_qpn) = charge.connection.remote();
+        let Some(name) = self.post.directory.get(&to_gid, to_qpn) else { return self.report(charge) };
+        if self.foreign.contains(&name) {
+            return charge.pair.state().pass("the other end runs another version of this library");
+        }
+        let said = encode(&Said::Hello(Box::new(charge.hello(&self.cards))));
+        // Nobody there, or no room: it is said again.
+        let _ = self.post.directory.send(&name, &said);
+        self.report(charge);
+    }
+
+    /// Somebody says that one of its queue pairs is connected to one of ours.
+    pub(super) fn meet(&mut self, now: Nanos, name: &str, hello: &Hello) {
+        let from_here = name == self.post.directory.name();
+        let is = |one: &Charge| {
+            let ends =
+                (one.connection.gid, one.pair.qpn) == hello.to && one.connection.remote() == hello.from;
+            // Of one that is connected to itself each part meets the other.
+            ends && !one.over && !(from_here && one.id() == hello.id)
+        };
+        let Some(at) = self.charges.iter().position(is) else { return };
+        let rails = hello.cards.len();
+        if hello.rails.0 as usize >= rails || hello.rails.1 as usize >= rails {
+            return;
+        }
+        let peer = self.post.number(name).unwrap_or_else(|| self.join(name, hello));
+        let charge = &mut self.charges[at];
+        if charge.there.is_none() {
+            // Two ends in one process have one name.
+            let leads = (self.post.directory.name(), charge.id()) < (name, hello.id);
+            charge.there = Some(There { peer, id: hello.id, rails: hello.rails, leads });
+            self.make_paths(now, at);
+        }
+        let charge = &mut self.charges[at];
+        if hello.heard && charge.arm() {
+            self.busy = true;
+            // It may not know yet that it was heard.
+            self.say_hello(at, name);
+        } else if !hello.heard {
+            self.say_hello(at, name);
+        }
+    }
+
+    fn say_hello(&self, at: usize, name: &str) {
+        let said = encode(&Said::Hello(Box::new(self.charges[at].hello(&self.cards))));
+        // Nobody there, or no room: it is said again.
+        let _ = self.post.directory.send(name, &said);
+    }
+
+    fn join(&mut self, name: &str, hello: &Hello) -> u32 {
+        let rails = hello.cards.iter().map(|card| card.rail).collect();
+        let address = PeerAddress { rails, datagrams: vec![0; hello.cards.len()], qkey: 0 };
+        let number = self.engine.join(address);
+        self.post.meet(name);
+        let rails = hello.cards.len();
+        self.peers.insert(number, Peer { keys: Arc::default(), rails });
+        // It knows no key of ours.
+        self.told.clear();
+        for rail in 0..self.engine.rails.len() as u32 {
+            let (down, at) = self.engine.ports.own(rail);
+            if down {
+                self.post.send(number, encode(&Said::Port(rail, down, at.get())));
+            }
+        }
+        number
+    }
+
+    /// The paths of a queue pair: the program's own, and those between other rails, which the engine makes.
+    fn make_paths(&mut self, now: Nanos, at: usize) {
+        let charge = &self.charges[at];
+        let Some(there) = charge.there else { return };
+        let here = charge.id();
+        let (pair, own, own_rails) = (charge.pair.clone(), charge.own(&self.engine.rails), charge.rails);
+        let device = self.owned.devices[charge.rails.1 as usize].clone();
+        pair.domain.spread(device.context);
+        if let Some(peer) = self.peers.get(&there.peer) {
+            pair.state().keys = peer.keys.clone();
+        }
+        let psn = shunt_mlx5::endpoint::revived_psn(charge.connection.attr.sq_psn);
+        let own: shunt_recovery::endpoint::Half = Arc::new(own);
+        // Who leads counts as the first of the two ends, so that both mean the same by a number.
+        let ends = if there.leads { [(true, false), (false, true)] } else { [(false, true), (true, false)] };
+        let between = [(false, false), (true, true)].into_iter().chain(ends);
+        for (number, (away, away_there)) in (0..).zip(between) {
+            let first = number == 0;
+            let rail = |away: bool, rails: (u32, u32)| if away { rails.1 } else { rails.0 };
+            let rails = RailPair { local: rail(away, own_rails), remote: rail(away_there, there.rails) };
+            let half = first.then(|| own.clone());
+            let start = PathStart { incarnation: first.into(), rails, half, next_psn: psn, orders: 0 };
+            let key = self.engine.insert(there.peer, PathMachine::found(start, there.leads, now));
+            let path = OwnedPath {
+                pair: Arc::downgrade(&pair),
+                here,
+                there: there.id,
+                number,
+                at_home: !away,
+                peer_at_home: !away_there,
+                peer_rail: there.rails.0,
+                state: if first { PathState::Ready } else { PathState::Released },
+                ready_since: now,
+                incarnation: first.into(),
+                active: first,
+                asked: 0,
+            };
+            self.owned.paths.insert(key, path);
+            self.charges[at].keys.push(key);
+        }
+    }
+}
