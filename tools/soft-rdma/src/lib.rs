@@ -3,6 +3,7 @@
 mod case;
 mod cases;
 mod manager;
+mod mpi;
 mod pyverbs;
 mod run;
 mod ucx;

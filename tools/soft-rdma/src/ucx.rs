@@ -47,15 +47,17 @@ pub fn place(dir: &Path, program: &str) -> PathBuf {
     if program == TAGS { dir.join(TAGS) } else { program.into() }
 }
 
+/// True if a program is there, which this option has end at once.
+pub fn runs(program: &str, option: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg(option).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 /// Why a program cannot be run here. None if it can, or is none of UCX.
 pub fn lacks(dir: &Path, program: &str) -> Option<String> {
-    let runs = |program: &str| {
-        let mut command = Command::new(program);
-        command.arg("-h").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
     match program {
         TAGS if !dir.join(TAGS).is_file() => Some(format!("{TAGS} needs the package libucx-dev")),
-        PERFTEST | INFO if !runs(program) => Some(format!("{program} needs the package ucx-utils")),
+        PERFTEST | INFO if !runs(program, "-h") => Some(format!("{program} needs the package ucx-utils")),
         _ => None,
     }
 }

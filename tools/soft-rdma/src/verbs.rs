@@ -2,6 +2,7 @@
 
 use crate::case::{Runtime, numbers, told};
 use crate::manager;
+use crate::mpi;
 use crate::run::{listens, wait};
 use crate::ucx;
 use crate::verbs_cases::{CASES, Case, Must};
@@ -18,8 +19,8 @@ pub const HELP: &str = "verbs [NAME]... [--dev]
 
 Runs the cases of tools/soft-rdma/src/verbs_cases.rs, or those whose names begin with NAME, on what `cargo build
 --release` made: both ends under `shunt verbs run`, and at the client's end a fault. A fault that hits nothing fails the
-case, and so does an end that never moved. Cases of UCX are skipped where it is not installed. Output is kept under
-<target>/ci/verbs.
+case, and so does an end that never moved. Cases of UCX and MPI are skipped where they are not installed. Output is
+kept under <target>/ci/verbs.
 
   --dev  run what `cargo build` made instead";
 
@@ -61,8 +62,10 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     std::fs::create_dir_all(&dir)?;
     let mut count = Count::default();
     ucx::build(&dir)?;
+    mpi::build(&dir)?;
     for case in cases {
-        if let Some(why) = ucx::lacks(&dir, case.program).or_else(|| manager::lacks(case.program)) {
+        let lacks = ucx::lacks(&dir, case.program).or_else(|| mpi::lacks(&dir, case.program));
+        if let Some(why) = lacks.or_else(|| manager::lacks(case.program)) {
             println!("  {:36} skipped: {why}", case.name);
             count.skipped += 1;
             continue;
@@ -111,12 +114,34 @@ impl Place {
         command
     }
 
-    fn start(&self, case: &Case, client: bool, port: u16) -> Result<Side> {
-        let name = if client { "client" } else { "server" };
+    /// Starts a program. Its output goes to the file of a side.
+    fn spawn(&self, case: &Case, mut command: Command, name: &str) -> Result<Side> {
         let out = File::create(self.file(case, name))?;
-        let mut command = self.shunt();
+        command.env("XDG_RUNTIME_DIR", self.runtime.path());
         // A busy machine is slow to find a path, and that is not what is looked at.
         command.env("SHUNT_GIVE_UP", "30s").envs(case.environment.iter().copied());
+        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        Ok(Side(command.spawn().with_context(|| format!("cannot start {command:?}"))?))
+    }
+
+    fn start(&self, case: &Case, client: bool, port: u16) -> Result<Side> {
+        let mut command = self.shunt();
+        self.add_words(&mut command, case, client, port);
+        self.spawn(case, command, if client { "client" } else { "server" })
+    }
+
+    /// Starts both ends by mpirun.
+    fn start_job(&self, case: &Case, port: u16) -> Result<Side> {
+        let mut command = mpi::launcher();
+        for client in [false, true] {
+            command.args([":"].iter().filter(|_| client)).args(["-np", "1"]).arg(self.built.join("shunt"));
+            self.add_words(&mut command, case, client, port);
+        }
+        self.spawn(case, command, "client")
+    }
+
+    /// Arguments of `shunt` for one end.
+    fn add_words(&self, command: &mut Command, case: &Case, client: bool, port: u16) {
         command.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("ci-{port}")]);
         let fault = if client { case.fault } else { case.server_fault };
         if !fault.is_empty() {
@@ -128,20 +153,51 @@ impl Place {
         }
         let ours = self.built.join(case.program);
         let is_ours = ours.is_file();
-        let found = if is_ours { ours } else { ucx::place(&self.dir, case.program) };
+        let found = if is_ours { ours } else { mpi::place(&self.dir, case.program) };
         command.arg(found);
         command.args(case.args.split_whitespace());
         match (is_ours, client) {
+            _ if case.program == mpi::TAGS => {}
             (true, false) => _ = command.args(["--listen", &port.to_string()]),
             (true, true) => _ = command.args(["--connect", &format!("127.0.0.1:{port}")]),
             (false, client) => _ = command.args(manager::side(case.program, client, port)),
         }
-        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
-        Ok(Side(command.spawn().context("cannot start shunt")?))
+    }
+
+    /// Runs a case of which mpirun starts both ends; what is wrong.
+    fn run_job(&self, case: &Case) -> Result<Vec<String>> {
+        let port = ports::free(1)?;
+        let until = Instant::now() + HANG;
+        let mut job = self.start_job(case, port)?;
+        let mut wrong = Vec::new();
+        if !self.sees_hits(case.faults(), port, &mut job.0)? {
+            wrong.push("not exercised: a planned fault hit nothing".to_owned());
+        }
+        let ended = wait(&mut job.0, until)?;
+        let code = ended.and_then(|status| status.code());
+        if code.is_none_or(|code| (code == 0) == (case.must == Must::Fail)) {
+            wrong.push(format!("mpirun ended with {ended:?}"));
+        }
+        wrong.extend(self.look_at_status(case)?);
+        Ok(wrong)
+    }
+
+    /// What is wrong with the status of both ends.
+    fn look_at_status(&self, case: &Case) -> Result<Option<String>> {
+        if !case.shim {
+            return Ok(None);
+        }
+        // Status 1 says that a queue pair is lost.
+        let said = self.shunt().args(["verbs", "status", "--json"]).output()?;
+        std::fs::write(self.file(case, "status"), &said.stdout)?;
+        Ok(judge(case, &String::from_utf8_lossy(&said.stdout)))
     }
 
     /// Runs a case; what is wrong.
     fn run(&self, case: &Case) -> Result<Vec<String>> {
+        if case.program == mpi::TAGS {
+            return self.run_job(case);
+        }
         let port = ports::free(1)?;
         let until = Instant::now() + HANG;
         let mut server = self.start(case, false, port)?;
@@ -203,12 +259,7 @@ impl Place {
         {
             wrong.push(format!("the server ended with {ended:?}"));
         }
-        if case.shim {
-            // Status 1 says that a queue pair is lost.
-            let said = self.shunt().args(["verbs", "status", "--json"]).output()?;
-            std::fs::write(self.file(case, "status"), &said.stdout)?;
-            wrong.extend(judge(case, &String::from_utf8_lossy(&said.stdout)));
-        }
+        wrong.extend(self.look_at_status(case)?);
         Ok(wrong)
     }
 

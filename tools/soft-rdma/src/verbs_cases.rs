@@ -1,5 +1,6 @@
 //! What programs must outlive, as data: programs, arguments, faults, and what must come of them.
 
+use crate::mpi;
 use crate::ucx;
 
 /// Two processes, and what must come of them.
@@ -67,6 +68,8 @@ const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
 const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
 /// What UCX's perftest sends ends after so many messages, too, and it begins with its wire-up.
 const UCX_DOWN: &str = "20000packets:mlx5_0:down=1s";
+/// The same for ranks of MPI.
+const MPI_DOWN: &str = "3000packets:mlx5_0:down=1s";
 /// The same for one that sends a message after the other.
 const UCX_DOWN_LATE: &str = "5000packets:mlx5_0:down=1s";
 const RPING: &str = "-C 3000 -S 1000";
@@ -90,6 +93,10 @@ const fn case(name: &'static str, program: &'static str, args: &'static str, fau
 
 const fn ucx(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
     Case { environment: ucx::VERBS, pairs: 2, beside: 1, ..case(name, program, args, fault) }
+}
+
+const fn mpi(name: &'static str, args: &'static str, fault: &'static str) -> Case {
+    Case { environment: mpi::VERBS, pairs: 4, beside: 1, ..case(name, mpi::TAGS, args, fault) }
 }
 
 impl Case {
@@ -226,6 +233,16 @@ pub const CASES: &[Case] = &[
     case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
     case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),
     case("count-shared-flaps", "shunt-verbs-count", "--seconds 8 --receives shared", FLAP),
+    // Both ends in each process, and one queue pair in each that is both.
+    Case {
+        pairs: 2,
+        server_fault: "1s:mlx5_0:down=1s",
+        ..case("count-here", "shunt-verbs-count", "--seconds 4 --to here", "1s:mlx5_0:down=1s")
+    },
+    Case {
+        server_fault: "1s:mlx5_0:down=1s",
+        ..case("count-itself", "shunt-verbs-count", "--seconds 4 --to itself", "1s:mlx5_0:down=1s")
+    },
     case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
     // UCX makes two connections, and a queue pair of datagrams for its wire-up.
     Case { shim: false, must: Must::Fail, ..ucx("ucx-tags-without-shunt", ucx::TAGS, "9", "4s:mlx5_0:down") },
@@ -244,4 +261,7 @@ pub const CASES: &[Case] = &[
     // Without messages it makes one.
     Case { pairs: 1, ..ucx("ucx-put-lat", ucx::PERFTEST, "-t ucp_put_lat -s 4096 -n 20000", UCX_DOWN_LATE) },
     Case { pairs: 1, ..ucx("ucx-get", ucx::PERFTEST, "-t ucp_get -s 4096 -n 100000", UCX_DOWN) },
+    // Each rank is connected to the other and to itself, twice each, and has a queue pair of datagrams.
+    Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "6", "3000packets:mlx5_0:down") },
+    mpi("mpi-tags", "6", MPI_DOWN),
 ];
