@@ -4,7 +4,8 @@
 //!   [`receive_queue`], [`policy`], [`batch`], [`words`].
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
 //!   [`shared_receive`], [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
-//! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`].
+//! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
+//!   that wakes it: [`bell`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
 //! * [`directory`], [`settings`], [`status`]: how processes find each other, what is asked for, what is told.
 //!
@@ -14,6 +15,7 @@
 
 pub mod agent;
 pub mod batch;
+pub mod bell;
 pub mod completions;
 pub mod directory;
 pub mod endpoint;

@@ -1,6 +1,7 @@
 //! A reliable queue pair of the program: where its two directions run, and what has not completed.
 
 use crate::batch::Batch;
+use crate::bell::{Bell, Sleeper};
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
 use crate::objects::{At, Context, Domain};
 use crate::pair_state::{Held, NOT_POSTED, On, STOPPED, State, Track, WAKE};
@@ -46,6 +47,8 @@ pub struct QueuePair {
     pub all_signaled: bool,
     /// Queue pairs that stand in, or did, while they exist.
     pub spares: Mutex<Vec<Arc<Spare>>>,
+    /// What wakes a program that sleeps for messages, if its own queue pair cannot.
+    pub bell: Mutex<Option<Bell>>,
     /// A thread of the program is between `ibv_wr_start` and its end.
     pub batching: AtomicBool,
     /// `ibv_wr_*` of it lead here.
@@ -113,6 +116,7 @@ impl QueuePair {
             cap,
             all_signaled,
             spares: Mutex::default(),
+            bell: Mutex::default(),
             batching: AtomicBool::new(false),
             extended: AtomicBool::new(false),
             batch: Lock::default(),
@@ -194,13 +198,33 @@ impl QueuePair {
         self.send_cq.wakes || self.recv_cq.wakes
     }
 
+    /// Makes what wakes a program that sleeps for messages where its own queue pair cannot, while the NIC answers.
+    pub fn hang_bell(self: &Arc<Self>) {
+        // While the program has the queue pair, its domain and completion queues are alive.
+        let raw = self.raw.read().unwrap_or_else(PoisonError::into_inner);
+        if raw.is_none() || self.shared.is_none() || !self.recv_cq.wakes {
+            return;
+        }
+        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        if bell.is_none() {
+            let port = self.state().connection.attr.port_num;
+            let sleeper = Arc::downgrade(self);
+            *bell = Bell::make(self.domain.raw, port, &self.recv_cq, sleeper);
+        }
+    }
+
     /// Wakes a program that sleeps until a completion queue has something for it: a request, or a receive, of nothing
-    /// is posted on its own queue pair, which is in ERR, and so is flushed into that very queue. It is alive while the
-    /// caller holds it. False if nothing can be posted now.
+    /// is posted on its own queue pair, which is in ERR, and so is flushed into that very queue; a receive is posted on
+    /// the bell if buffers are shared. It is alive while the caller holds it. False if nothing can be posted now.
     pub fn wake(&self, own: At<ibv_qp>, queue: &CompletionQueue) -> bool {
-        let mut state = self.state();
         let which = self.wakes_by(queue);
-        if state.own_fenced && !state.waking[which] {
+        let bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = match (which, &self.shared) {
+            (1, Some(_)) => bell.as_ref().map(Bell::queue_pair),
+            _ => Some(own),
+        };
+        let mut state = self.state();
+        if let Some(own) = own.filter(|_| state.own_fenced && !state.waking[which]) {
             state.waking[which] = if which == 0 { self.post_nothing(own) } else { self.receive_nothing(own) };
         }
         // One that is not flushed yet wakes it later than now.
@@ -405,6 +429,12 @@ impl Member for QueuePair {
 
     fn give_up(&self) {
         self.state().stop("its completions are taken by ibv_start_poll");
+    }
+}
+
+impl Sleeper for QueuePair {
+    fn woke(&self, wc: &ibv_wc) {
+        self.state().woke(wc);
     }
 }
 

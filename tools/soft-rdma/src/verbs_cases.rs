@@ -68,8 +68,6 @@ const PERFTEST_ATOMIC: &str = "-d mlx5_0 -x 0 -F -D 9";
 const SHARED: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9 -q 8 --use-srq";
 /// What UCX's perftest sends ends after so many messages, too, and it begins with its wire-up.
 const UCX_DOWN: &str = "20000packets:mlx5_0:down=1s";
-/// The same for ranks of MPI.
-const MPI_DOWN: &str = "3000packets:mlx5_0:down=1s";
 /// The same for one that sends a message after the other.
 const UCX_DOWN_LATE: &str = "5000packets:mlx5_0:down=1s";
 const RPING: &str = "-C 3000 -S 1000";
@@ -233,12 +231,18 @@ pub const CASES: &[Case] = &[
     case("count-shared", "shunt-verbs-count", "--seconds 7 --receives shared", "2s:mlx5_0:down=1500ms"),
     case("count-shared-acks", "shunt-verbs-count", "--seconds 7 --receives shared", ACKS),
     case("count-shared-flaps", "shunt-verbs-count", "--seconds 8 --receives shared", FLAP),
-    // Both ends in each process, and one queue pair in each that is both.
+    // Both ends in each process. Whoever sleeps until a message comes was not woken where buffers are shared.
     Case {
         pairs: 2,
         server_fault: "1s:mlx5_0:down=1s",
-        ..case("count-here", "shunt-verbs-count", "--seconds 4 --to here", "1s:mlx5_0:down=1s")
+        ..case(
+            "count-here-shared-events",
+            "shunt-verbs-count",
+            "--seconds 4 --to here --receives shared --wait events",
+            "1s:mlx5_0:down=1s",
+        )
     },
+    // One queue pair in each that is both ends.
     Case {
         server_fault: "1s:mlx5_0:down=1s",
         ..case("count-itself", "shunt-verbs-count", "--seconds 4 --to itself", "1s:mlx5_0:down=1s")
@@ -262,6 +266,6 @@ pub const CASES: &[Case] = &[
     Case { pairs: 1, ..ucx("ucx-put-lat", ucx::PERFTEST, "-t ucp_put_lat -s 4096 -n 20000", UCX_DOWN_LATE) },
     Case { pairs: 1, ..ucx("ucx-get", ucx::PERFTEST, "-t ucp_get -s 4096 -n 100000", UCX_DOWN) },
     // Each rank is connected to the other and to itself, twice each, and has a queue pair of datagrams.
-    Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "6", "3000packets:mlx5_0:down") },
-    mpi("mpi-tags", "6", MPI_DOWN),
+    Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "7", "4s:mlx5_0:down") },
+    mpi("mpi-tags", "7", "4s:mlx5_0:down=1s"),
 ];

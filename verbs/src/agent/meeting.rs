@@ -103,6 +103,7 @@ impl Agent {
         let (pair, own, own_rails) = (charge.pair.clone(), charge.own(&self.engine.rails), charge.rails);
         let device = self.owned.devices[charge.rails.1 as usize].clone();
         pair.domain.spread(device.context);
+        pair.hang_bell();
         if let Some(peer) = self.peers.get(&there.peer) {
             pair.state().keys = peer.keys.clone();
         }

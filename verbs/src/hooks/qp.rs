@@ -285,6 +285,8 @@ pub unsafe fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
         spares.iter().for_each(|spare| spare.destroy());
+        let bell = pair.bell.lock().unwrap_or_else(PoisonError::into_inner).take();
+        bell.into_iter().for_each(|bell| bell.destroy(&pair.recv_cq));
         if let Some(shared) = &pair.shared {
             let dealt = pair.state().receives.take_all();
             shared.forget(pair.id, dealt);
