@@ -28,6 +28,7 @@ const PUBLIC: [(u32, &[&str]); 19] = [
             "ibv_modify_qp",
             "ibv_query_qp",
             "ibv_destroy_qp",
+            "ibv_get_async_event",
         ],
     ),
     (2, &[]),

@@ -1,7 +1,7 @@
 //! What stands between an unmodified verbs program and libibverbs, so that its reliable connections outlive a NIC.
 //!
 //! * Pure: [`request`], [`record`] and [`ring`] (how one is kept), [`send_queue`] (the journal, and the cut),
-//!   [`receive_queue`], [`policy`], [`batch`], [`words`].
+//!   [`receive_queue`], [`policy`], [`batch`], [`words`], [`port_events`] (what a program is not told).
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
 //!   [`shared_receive`], [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
@@ -24,6 +24,7 @@ pub mod near;
 pub mod objects;
 pub mod pair_state;
 pub mod policy;
+pub mod port_events;
 pub mod queue_pair;
 pub mod real;
 pub mod receive_queue;

@@ -57,6 +57,8 @@ pub struct Connection {
     pub attr: ibv_qp_attr,
     /// Its own GID.
     pub gid: [u8; 16],
+    /// It was moved to RTR.
+    pub receives: bool,
     /// It was moved to RTS.
     pub sends: bool,
 }
@@ -167,6 +169,14 @@ impl State {
         }
     }
 
+    /// The program moves it to RESET. Some programs begin by that. It changes nothing of one that was never connected,
+    /// and has no receives.
+    pub fn reset(&mut self) {
+        if self.connection.receives || !self.receives.is_empty() {
+            self.stop(STOPPED);
+        }
+    }
+
     /// Why it is not protected any more, and whether it stood elsewhere by then.
     pub fn over(&self) -> Option<(&'static str, bool)> {
         self.passing.map(|why| (why, false)).or(self.stopped.map(|why| (why, true)))
@@ -223,5 +233,27 @@ impl State {
         self.first_error.get_or_insert(*wc);
         self.own_failed = true;
         Goes::Nowhere
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Piece;
+
+    /// Mooncake begins each connection by a move to RESET, and none of its queue pairs was protected.
+    #[test]
+    fn a_reset_before_the_first_connection_ends_no_protection() {
+        let over = |state: &State| state.over();
+        let mut state = State::default();
+        state.reset();
+        assert_eq!(over(&state), None);
+        state.connection.receives = true;
+        state.reset();
+        assert_eq!(over(&state), Some((STOPPED, false)));
+        let mut state = State::default();
+        state.receives.push(1, &[Piece::default()]);
+        state.reset();
+        assert_eq!(over(&state), Some((STOPPED, false)), "the NIC has forgotten a receive that is kept here");
     }
 }

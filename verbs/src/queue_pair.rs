@@ -139,6 +139,19 @@ impl QueuePair {
         self.state().over()
     }
 
+    /// True from when the program connects it until it ends it.
+    pub fn is_connected(&self) -> bool {
+        let state = self.state();
+        state.connection.receives && state.over().is_none_or(|(why, _)| why != STOPPED)
+    }
+
+    /// True if it goes on elsewhere when its device fails.
+    pub fn is_protected(&self) -> bool {
+        let shares = self.shared.as_ref().is_some_and(|shared| shared.has_strangers());
+        let state = self.state();
+        state.armed && !state.lost && state.over().is_none() && !(shares && state.is_at_home())
+    }
+
     /// It is not protected, for this reason, and keeps the buffers of a queue that it shares; in ERR it takes nothing.
     pub fn estrange(&self, why: &str) {
         if let Some(shared) = self.shared.as_ref().filter(|_| why != STOPPED) {

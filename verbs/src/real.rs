@@ -3,8 +3,8 @@
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use libloading::os::unix::{Library, RTLD_NOW};
 use shunt_mlx5_sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_gid, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_gid, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
 };
 use std::sync::OnceLock;
 
@@ -73,6 +73,8 @@ real! {
     ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
     ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, of: *mut *mut c_void) -> c_int;
     ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) -> ();
+    ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
+    ibv_ack_async_event(event: *mut ibv_async_event) -> ();
     ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
     ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
     ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;

@@ -22,6 +22,8 @@ pub struct Objects {
     pub shared: FxHashMap<usize, Arc<SharedQueue>>,
     /// Queue pairs that are protected, or may be.
     pairs: FxHashMap<usize, Arc<QueuePair>>,
+    /// The contexts of reliable ones that never are.
+    strangers: FxHashMap<usize, usize>,
 }
 
 /// The same for each call that posts or polls.
@@ -35,9 +37,15 @@ impl Objects {
         self.pairs.insert(at.addr(), pair);
     }
 
+    /// A reliable one is made that is never protected.
+    pub fn put_stranger(&mut self, at: *mut ibv_qp, context: *mut ibv_context) {
+        self.strangers.insert(at.addr(), context.addr());
+    }
+
     /// It is to be destroyed.
     pub fn take_pair(&mut self, at: *mut ibv_qp) -> Option<Arc<QueuePair>> {
         PAIRS.remove(at.addr());
+        self.strangers.remove(&at.addr());
         self.pairs.remove(&at.addr())
     }
 
@@ -110,6 +118,18 @@ pub fn pair(at: *mut ibv_qp) -> Option<Arc<QueuePair>> {
 /// The context at an address.
 pub fn context(at: *mut ibv_context) -> Option<Arc<Context>> {
     with(|objects| objects.contexts.get(&at.addr()).cloned())
+}
+
+/// True if the program outlives a failure of this device: reliable queue pairs are connected there, and each of them
+/// goes on elsewhere.
+pub fn outlives(context: *mut ibv_context) -> bool {
+    let found = with(|objects| {
+        let has_strangers = objects.strangers.values().any(|of| *of == context.addr());
+        let on = |pair: &&Arc<QueuePair>| pair.context.raw.0 == context;
+        (!has_strangers).then(|| objects.pairs.values().filter(on).cloned().collect::<Vec<_>>())
+    });
+    let mut connected = found.into_iter().flatten().filter(|pair| pair.is_connected()).peekable();
+    connected.peek().is_some() && connected.all(|pair| pair.is_protected())
 }
 
 /// The completion queue at an address.

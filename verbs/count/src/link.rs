@@ -182,9 +182,11 @@ impl Link {
         done("ibv_modify_qp", unsafe { self.rdma.verbs.ibv_modify_qp(self.qp, attr, mask as i32) })
     }
 
-    /// INIT, RTR, RTS.
+    /// RESET, as some programs begin; INIT, RTR, RTS.
     pub fn connect(&self, there: &Card) -> Result<(), String> {
-        let mut attr = sys::ibv_qp_attr {
+        let mut attr = sys::ibv_qp_attr { qp_state: sys::IBV_QPS_RESET, ..Default::default() };
+        self.modify(&mut attr, sys::IBV_QP_STATE)?;
+        attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_INIT,
             port_num: 1,
             qp_access_flags: REMOTE,
@@ -230,6 +232,25 @@ impl Link {
             | sys::IBV_QP_RETRY_CNT
             | sys::IBV_QP_RNR_RETRY;
         self.modify(&mut attr, mask)
+    }
+
+    /// Events of its port and device that this end has been told.
+    pub fn events(&self) -> u64 {
+        let mut told = 0;
+        // SAFETY: the context is open; one entry, and an event, which are ours.
+        unsafe {
+            let context = (*self.qp).context;
+            let flags = libc::fcntl((*context).async_fd, libc::F_GETFL);
+            libc::fcntl((*context).async_fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+            let mut event = sys::ibv_async_event::default();
+            while self.rdma.verbs.ibv_get_async_event(context, &raw mut event) == 0 {
+                self.rdma.verbs.ibv_ack_async_event(&raw mut event);
+                let kinds =
+                    [sys::IBV_EVENT_PORT_ERR, sys::IBV_EVENT_PORT_ACTIVE, sys::IBV_EVENT_DEVICE_FATAL];
+                told += u64::from(kinds.contains(&event.event_type));
+            }
+        }
+        told
     }
 
     fn word(&self, offset: u64) -> *mut u64 {

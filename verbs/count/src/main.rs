@@ -58,6 +58,8 @@ struct Found {
     missed: u64,
     /// Times that it was woken.
     woken: u64,
+    /// Events of its port or device.
+    events: u64,
 }
 
 /// What a number looks like in memory, word by word.
@@ -82,11 +84,12 @@ fn main() -> ExitCode {
 /// Prints what an end found. The status that it makes.
 fn told(found: &Found) -> u8 {
     let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
-    let Found { lost, missed, woken, errors, named, .. } = found;
+    let Found { lost, missed, woken, errors, named, events, .. } = found;
     println!(
         "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
          \"lost\": {lost}, \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
-         \"missed\": {missed}, \"woken\": {woken}, \"errors\": {errors}, \"named\": \"{named}\"}}"
+         \"missed\": {missed}, \"woken\": {woken}, \"events\": {events}, \"errors\": {errors}, \
+         \"named\": \"{named}\"}}"
     );
     if *errors > 0 { 3 } else { u8::from(lost + doubled + order + wrong + ghost + missed > 0) }
 }
@@ -213,6 +216,7 @@ fn run(options: Options) -> Result<Found, String> {
     end.found.wrong += u64::from(!counts.contains(&end.link.counted()));
     // What comes late would be found here.
     std::thread::sleep(Duration::from_millis(300));
+    end.found.events = end.link.events();
     if end.failed {
         return Ok(end.found);
     }

@@ -4,10 +4,10 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use shunt_mlx5_sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
-    ibv_srq, ibv_srq_init_attr,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
 };
-use shunt_verbs::hooks::{device, memory, qp, queue, shared};
+use shunt_verbs::hooks::{device, events, memory, qp, queue, shared};
 
 /// Functions of libibverbs, each with what it is here.
 macro_rules! symbols {
@@ -52,6 +52,9 @@ symbols! {
     shunt_ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int { qp::modify_qp(qp, attr, mask) }
     shunt_ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
         qp::query_qp(qp, attr, mask, init)
+    }
+    shunt_ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+        events::get(context, event)
     }
     shunt_ibv_destroy_qp(qp: *mut ibv_qp) -> c_int { qp::destroy_qp(qp) }
 }

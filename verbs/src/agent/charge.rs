@@ -1,7 +1,7 @@
 //! A queue pair in the agent's charge.
 
 use crate::endpoint::Own;
-use crate::pair_state::{Connection, On, State};
+use crate::pair_state::{Connection, On, STOPPED, State};
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status::PairReport;
@@ -334,7 +334,9 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
     let state = pair.state();
     let failed = state.lost && state.stopped.is_none();
     let shares = shares && state.is_at_home() && !failed;
+    let ended = state.over().is_some_and(|(why, _)| why == STOPPED);
     let name = match () {
+        () if ended && !failed => "ended",
         () if shares || state.over().is_some() && !failed => "unprotected",
         () if state.lost => "lost",
         () if state.closed || matches!(state.send_on, On::Nowhere) => "moving",

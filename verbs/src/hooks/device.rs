@@ -1,6 +1,6 @@
 //! Devices: the table of a context is changed where it lies, so that functions which headers define come here as well.
 
-use super::{data, qp, queue, shared};
+use super::{data, events, qp, queue, shared};
 use crate::objects::{At, Context, Extended};
 use crate::real;
 use crate::registry;
@@ -85,6 +85,7 @@ unsafe fn adopt(context: *mut ibv_context) {
 /// As its manual says.
 pub unsafe fn close(context: *mut ibv_context) -> c_int {
     registry::with_mut(|objects| objects.contexts.remove(&context.addr()));
+    events::forget(context);
     // SAFETY: forwarded to the caller.
     unsafe { real::ibv_close_device(context) }
 }

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod data;
 pub mod device;
+pub mod events;
 pub mod memory;
 pub mod qp;
 pub mod queue;

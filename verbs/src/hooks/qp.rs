@@ -159,6 +159,10 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         if let Some(shared) = registry::shared(made.srq) {
             shared.estrange(None);
         }
+        if made.kind == IBV_QPT_RC {
+            // SAFETY: just made, by the caller.
+            registry::with_mut(|objects| objects.put_stranger(qp, unsafe { (*qp).context }));
+        }
         return no(why);
     };
     let (send, receive, shared) = queues.clone();
@@ -210,12 +214,16 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
     if mask & IBV_QP_STATE != 0 {
         match attr.qp_state {
             // A program that only receives stops here.
-            IBV_QPS_RTR if state.passing.is_none() => {
-                drop(state);
-                agent::connected(&pair);
+            IBV_QPS_RTR => {
+                state.connection.receives = true;
+                if state.passing.is_none() {
+                    drop(state);
+                    agent::connected(&pair);
+                }
             }
             IBV_QPS_RTS => state.connection.sends = true,
-            IBV_QPS_ERR | IBV_QPS_RESET => state.stop(STOPPED),
+            IBV_QPS_RESET => state.reset(),
+            IBV_QPS_ERR => state.stop(STOPPED),
             _ => {}
         }
     }
