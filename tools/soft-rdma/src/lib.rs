@@ -3,6 +3,7 @@
 mod case;
 mod cases;
 mod manager;
+mod mooncake;
 mod mpi;
 mod pyverbs;
 mod run;
@@ -13,8 +14,9 @@ mod verbs_cases;
 use shunt_task::Task;
 
 pub use case::told;
+pub use mooncake::Missing;
 pub use run::{listens_at, stage, wait};
-pub use verbs::stage as verbs_stage;
+pub use verbs::{mooncake_night, stage as verbs_stage};
 
 /// The tasks.
 pub const TASKS: [Task; 3] = [

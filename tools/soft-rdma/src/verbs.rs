@@ -2,6 +2,7 @@
 
 use crate::case::{Runtime, numbers, told};
 use crate::manager;
+use crate::mooncake;
 use crate::mpi;
 use crate::run::{listens, wait};
 use crate::ucx;
@@ -19,7 +20,8 @@ pub const HELP: &str = "verbs [NAME]... [--dev]
 
 Runs the cases of tools/soft-rdma/src/verbs_cases.rs, or those whose names begin with NAME, on what `cargo build
 --release` made: both ends under `shunt verbs run`, and at the client's end a fault. A fault that hits nothing fails the
-case, and so does an end that never moved. Cases of UCX and MPI are skipped where they are not installed. Output is
+case, and so does an end that never moved. Cases of UCX and MPI are skipped where they are not installed. Those named
+`mooncake-..` run by name only: they need a python3 in PATH with a wheel of Mooncake, and are skipped without. Output is
 kept under <target>/ci/verbs.
 
   --dev  run what `cargo build` made instead";
@@ -28,6 +30,8 @@ kept under <target>/ci/verbs.
 const ERRORS: i32 = 3;
 /// Far above any case's own time; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(120);
+/// The same of one that moves gigabytes.
+const LONG: Duration = Duration::from_secs(900);
 
 pub fn run(args: &[String]) -> Result<()> {
     let (flags, names): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
@@ -36,8 +40,11 @@ pub fn run(args: &[String]) -> Result<()> {
         [dev] if dev == "--dev" => "debug",
         [flag, ..] => return sh::usage(format!("unknown argument '{flag}'")),
     };
-    let is = |case: &&Case| names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()));
-    let chosen: Vec<&Case> = CASES.iter().filter(is).collect();
+    let is = |case: &&Case| names.iter().any(|name| case.name.starts_with(name.as_str()));
+    let chosen: Vec<&Case> = match names[..] {
+        [] => CASES.iter().collect(),
+        _ => CASES.iter().chain(mooncake::CASES).filter(is).collect(),
+    };
     if chosen.is_empty() {
         return sh::usage(format!("no case begins with {names:?}"));
     }
@@ -49,6 +56,18 @@ pub fn run(args: &[String]) -> Result<()> {
 /// The stage of `cargo xtask ci`.
 pub fn stage() -> Result<Count> {
     run_cases(&CASES.iter().collect::<Vec<_>>(), "release")
+}
+
+/// The part of the night with Mooncake's transfer engine.
+///
+/// # Errors
+/// What failed; [`mooncake::Missing`].
+pub fn mooncake_night(_: &[String]) -> Result<()> {
+    if let Some(why) = mooncake::lacks(mooncake::PROGRAM) {
+        return Err(mooncake::Missing(why).into());
+    }
+    let count = run_cases(&mooncake::CASES.iter().collect::<Vec<_>>(), "release")?;
+    if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
 }
 
 fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
@@ -64,8 +83,14 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     ucx::build(&dir)?;
     mpi::build(&dir)?;
     for case in cases {
-        let lacks = ucx::lacks(&dir, case.program).or_else(|| mpi::lacks(&dir, case.program));
-        if let Some(why) = lacks.or_else(|| manager::lacks(case.program)) {
+        let program = case.program;
+        let lacks = [
+            ucx::lacks(&dir, program),
+            mpi::lacks(&dir, program),
+            manager::lacks(program),
+            mooncake::lacks(program),
+        ];
+        if let Some(why) = lacks.into_iter().flatten().next() {
             println!("  {:36} skipped: {why}", case.name);
             count.skipped += 1;
             continue;
@@ -152,9 +177,13 @@ impl Place {
             command.arg(self.built.join("shunt")).args(["verbs", "run", "--mode", case.mode, "--"]);
         }
         let ours = self.built.join(case.program);
-        let is_ours = ours.is_file();
-        let found = if is_ours { ours } else { mpi::place(&self.dir, case.program) };
-        command.arg(found);
+        let script = mooncake::words(case.program);
+        let is_ours = script.is_some() || ours.is_file();
+        match script {
+            Some(words) => _ = command.args(words),
+            None if is_ours => _ = command.arg(ours),
+            None => _ = command.arg(mpi::place(&self.dir, case.program)),
+        }
         command.args(case.args.split_whitespace());
         match (is_ours, client) {
             _ if case.program == mpi::TAGS => {}
@@ -199,7 +228,7 @@ impl Place {
             return self.run_job(case);
         }
         let port = ports::free(1)?;
-        let until = Instant::now() + HANG;
+        let until = Instant::now() + if case.program == mooncake::PROGRAM { LONG } else { HANG };
         let mut server = self.start(case, false, port)?;
         let there = match manager::connects(case.program, case.args) {
             true => manager::listens(&mut server.0, self.runtime.path(), port, until)?,
@@ -210,10 +239,8 @@ impl Place {
         }
         let mut client = self.start(case, true, port)?;
         let hit = case.faults() == 0 || self.sees_hits(case.faults(), port, &mut client.0)?;
-        let mut wrong = Vec::new();
-        if !hit {
-            wrong.push("not exercised: a planned fault hit nothing".to_owned());
-        }
+        let missed = (!hit).then(|| "not exercised: a planned fault hit nothing".to_owned());
+        let mut wrong: Vec<String> = missed.into_iter().collect();
         let ended = wait(&mut client.0, until)?;
         let code = ended.and_then(|status| status.code());
         let well = code == Some(0);
@@ -259,8 +286,27 @@ impl Place {
         {
             wrong.push(format!("the server ended with {ended:?}"));
         }
+        wrong.extend(self.told(case, well)?);
         wrong.extend(self.look_at_status(case)?);
         Ok(wrong)
+    }
+
+    /// What protected programs were told that ended well: of a port, by our own, or of anything bad, by Mooncake's log.
+    fn told(&self, case: &Case, well: bool) -> Result<Vec<String>> {
+        let [server, client] = ["server", "client"].map(|side| self.file(case, side));
+        if !case.shim || !well {
+            return Ok(Vec::new());
+        }
+        Ok(match case.program {
+            mooncake::PROGRAM => mooncake::logged(&[&server, &client]),
+            "shunt-verbs-count" => {
+                let events: Vec<u64> = numbers(&std::fs::read_to_string(client)?, "events").collect();
+                let told =
+                    (events != [0]).then(|| format!("events of the port: expected [0], got {events:?}"));
+                told.into_iter().collect()
+            }
+            _ => Vec::new(),
+        })
     }
 
     /// What both ends found: WRITEs that came again, and messages that were lost, doubled or out of order.

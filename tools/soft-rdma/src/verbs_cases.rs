@@ -11,7 +11,7 @@ pub struct Case {
     pub program: &'static str,
     /// Its arguments, at both ends.
     pub args: &'static str,
-    /// The fault at the client's end; empty: none.
+    /// The faults at the client's end, separated by `;`; empty: none.
     pub fault: &'static str,
     /// The same at the server's end.
     pub server_fault: &'static str,
@@ -73,7 +73,12 @@ const UCX_DOWN_LATE: &str = "5000packets:mlx5_0:down=1s";
 const RPING: &str = "-C 3000 -S 1000";
 const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
 
-const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
+pub const fn case(
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    fault: &'static str,
+) -> Case {
     Case {
         name,
         program,
@@ -100,7 +105,7 @@ const fn mpi(name: &'static str, args: &'static str, fault: &'static str) -> Cas
 impl Case {
     /// Faults that are planned.
     pub fn faults(&self) -> usize {
-        [self.fault, self.server_fault].iter().filter(|fault| !fault.is_empty()).count()
+        [self.fault, self.server_fault].iter().flat_map(|faults| faults.split_terminator(';')).count()
     }
 }
 
