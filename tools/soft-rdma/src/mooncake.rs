@@ -22,6 +22,8 @@ pub const CASES: &[Case] = &[
         ..case("mooncake-without-shunt", PROGRAM, "--bytes 1G", "20000packets:mlx5_0:down=1500ms")
     },
     Case { pairs: 2, ..case("mooncake-short", PROGRAM, "--bytes 1G", "50000packets:mlx5_0:down=1500ms") },
+    // No port event: what tells it otherwise is an event of the queue pair.
+    Case { pairs: 2, ..case("mooncake-acks", PROGRAM, "--bytes 1G", "50000packets:mlx5_0:drop-acks=1500ms") },
     Case { pairs: 2, ..case("mooncake-10g", PROGRAM, TEN, TWICE) },
 ];
 

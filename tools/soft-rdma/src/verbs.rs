@@ -291,7 +291,7 @@ impl Place {
         Ok(wrong)
     }
 
-    /// What protected programs were told that ended well: of a port, by our own, or of anything bad, by Mooncake's log.
+    /// What protected programs were told of that ended well: our own of a failure, by an event; Mooncake by its log.
     fn told(&self, case: &Case, well: bool) -> Result<Vec<String>> {
         let [server, client] = ["server", "client"].map(|side| self.file(case, side));
         if !case.shim || !well {
@@ -300,10 +300,10 @@ impl Place {
         Ok(match case.program {
             mooncake::PROGRAM => mooncake::logged(&[&server, &client]),
             "shunt-verbs-count" => {
-                let events: Vec<u64> = numbers(&std::fs::read_to_string(client)?, "events").collect();
-                let told =
-                    (events != [0]).then(|| format!("events of the port: expected [0], got {events:?}"));
-                told.into_iter().collect()
+                let said = std::fs::read_to_string(server)? + &std::fs::read_to_string(client)?;
+                let events: Vec<u64> = numbers(&said, "events").collect();
+                let told = format!("events of failures: expected [0, 0], got {events:?}");
+                (events != [0, 0]).then_some(told).into_iter().collect()
             }
             _ => Vec::new(),
         })

@@ -234,7 +234,7 @@ impl Link {
         self.modify(&mut attr, mask)
     }
 
-    /// Events of its port and device that this end has been told.
+    /// Failures of its port, device and queue pair, and returns, that this end has been told.
     pub fn events(&self) -> u64 {
         let mut told = 0;
         // SAFETY: the context is open; one entry, and an event, which are ours.
@@ -245,8 +245,12 @@ impl Link {
             let mut event = sys::ibv_async_event::default();
             while self.rdma.verbs.ibv_get_async_event(context, &raw mut event) == 0 {
                 self.rdma.verbs.ibv_ack_async_event(&raw mut event);
-                let kinds =
-                    [sys::IBV_EVENT_PORT_ERR, sys::IBV_EVENT_PORT_ACTIVE, sys::IBV_EVENT_DEVICE_FATAL];
+                let kinds = [
+                    sys::IBV_EVENT_PORT_ERR,
+                    sys::IBV_EVENT_PORT_ACTIVE,
+                    sys::IBV_EVENT_DEVICE_FATAL,
+                    sys::IBV_EVENT_QP_FATAL,
+                ];
                 told += u64::from(kinds.contains(&event.event_type));
             }
         }

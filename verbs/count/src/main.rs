@@ -58,7 +58,7 @@ struct Found {
     missed: u64,
     /// Times that it was woken.
     woken: u64,
-    /// Events of its port or device.
+    /// Failures that it was told of by an event.
     events: u64,
 }
 

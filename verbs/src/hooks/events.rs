@@ -1,4 +1,4 @@
-//! Events that concern no object: the failure of a port, or device, that the program outlives is not told.
+//! Asynchronous events: the failure of a port, device or queue pair that the program outlives is not told.
 
 use crate::objects::At;
 use crate::port_events::Withheld;
@@ -6,7 +6,9 @@ use crate::real;
 use crate::registry;
 use crate::settings::{Mode, settings};
 use core::ffi::c_int;
-use shunt_mlx5_sys::{IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, ibv_async_event, ibv_context};
+use shunt_mlx5_sys::{
+    IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, ibv_async_event, ibv_context,
+};
 use std::sync::{Mutex, PoisonError};
 
 static WITHHELD: Mutex<Withheld> = Mutex::new(Withheld::empty());
@@ -31,6 +33,11 @@ pub unsafe fn get(context: *mut ibv_context, event: *mut ibv_async_event) -> c_i
 /// # Safety
 /// An event that was just taken.
 unsafe fn is_withheld(context: At<ibv_context>, event: &ibv_async_event) -> bool {
+    if event.event_type == IBV_EVENT_QP_FATAL {
+        // SAFETY: the union holds a queue pair for an event of one. Its address alone is looked at.
+        let qp = unsafe { event.element.qp };
+        return registry::pair(qp).is_some_and(|pair| pair.is_protected());
+    }
     let of_port = matches!(event.event_type, IBV_EVENT_PORT_ERR | IBV_EVENT_PORT_ACTIVE);
     // SAFETY: the union holds a port for events of one.
     let port = if of_port { unsafe { event.element.port_num } } else { 0 };
