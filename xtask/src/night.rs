@@ -28,6 +28,7 @@ Each part prints its own progress and table; the last table says what came of al
            against a commit's (cargo-semver-checks): a break that the version does not announce fails
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   transport  NVSHMEM's own IBRC and IBDEVX transports: two processes put, get and signal on soft NICs
+  verbs    cases of the stage verbs that differ little from those it keeps; on what `cargo build --release` made
   mooncake Mooncake's transfer engine, of the wheel of a python3 in PATH: 10 GiB between two processes while a port goes
            down and up twice; on what `cargo build --release` made
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
@@ -160,6 +161,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         Part { name: "crates", args: baseline, run: shunt_package_tool::crates_night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "transport", args: of(&[]), run: shunt_gpu_tool::transport_night },
+        Part { name: "verbs", args: of(&[]), run: shunt_soft_rdma_tool::verbs_night },
         Part { name: "mooncake", args: of(&[]), run: shunt_soft_rdma_tool::mooncake_night },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
         Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 20);
+        assert_eq!(of(&[]).unwrap().len(), 21);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let crates = of(&["--only", "crates", "--baseline", "HEAD"]).unwrap();

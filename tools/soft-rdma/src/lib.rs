@@ -16,7 +16,7 @@ use shunt_task::Task;
 pub use case::told;
 pub use mooncake::Missing;
 pub use run::{listens_at, stage, wait};
-pub use verbs::{mooncake_night, stage as verbs_stage};
+pub use verbs::{mooncake_night, night as verbs_night, stage as verbs_stage};
 
 /// The tasks.
 pub const TASKS: [Task; 3] = [

@@ -6,7 +6,7 @@ use crate::mooncake;
 use crate::mpi;
 use crate::run::{listens, wait};
 use crate::ucx;
-use crate::verbs_cases::{CASES, Case, Must};
+use crate::verbs_cases::{BY_NIGHT, CASES, Case, Must};
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -55,7 +55,18 @@ pub fn run(args: &[String]) -> Result<()> {
 
 /// The stage of `cargo xtask ci`.
 pub fn stage() -> Result<Count> {
-    run_cases(&CASES.iter().collect::<Vec<_>>(), "release")
+    let here = |case: &&Case| !BY_NIGHT.contains(&case.name);
+    run_cases(&CASES.iter().filter(here).collect::<Vec<_>>(), "release")
+}
+
+/// The cases that the stage leaves to the night.
+///
+/// # Errors
+/// What failed.
+pub fn night(_: &[String]) -> Result<()> {
+    let by_night = |case: &&Case| BY_NIGHT.contains(&case.name);
+    let count = run_cases(&CASES.iter().filter(by_night).collect::<Vec<_>>(), "release")?;
+    if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
 }
 
 /// The part of the night with Mooncake's transfer engine.

@@ -109,6 +109,28 @@ impl Case {
     }
 }
 
+/// Cases that `cargo xtask night` runs: each has a sister in the stage of `cargo xtask ci` that differs in little.
+pub const BY_NIGHT: &[&str] = &[
+    "read-nic-gone",
+    "send-old-post-send",
+    "events-without-shunt",
+    "pingpong-events",
+    "count-events-acks",
+    "atomic-old-post-send",
+    "atomic-without-shunt",
+    "atomic-responder-keeps",
+    "count-adds-requests-paper",
+    "count-adds-unread",
+    "send-shared-without-shunt",
+    "pingpong-shared",
+    "count-shared-acks",
+    "count-flaps",
+    "ucx-tags-devx",
+    "ucx-put-lat",
+    "ucx-get",
+    "mpi-tags-without-shunt",
+];
+
 pub const CASES: &[Case] = &[
     Case {
         fault: "",
@@ -274,3 +296,14 @@ pub const CASES: &[Case] = &[
     Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "7", "4s:mlx5_0:down") },
     mpi("mpi-tags", "7", "4s:mlx5_0:down=1s"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_night_runs_exists() {
+        let named = |name: &&&str| !CASES.iter().any(|case| case.name == **name);
+        assert_eq!(BY_NIGHT.iter().find(named), None);
+    }
+}
