@@ -290,7 +290,7 @@ fn attempt(row: &Row) -> Result<Ended, String> {
         if !late && start.elapsed() >= row.limit {
             late = true;
             // The shell's own: the program of that name is a package of its own.
-            let group = format!("kill -KILL -- -{}", child.id());
+            let group = format!("kill -s KILL -- -{}", child.id());
             let killed = Command::new("sh").args(["-c", &group]).status();
             if !killed.is_ok_and(|status| status.success()) {
                 child.kill().map_err(cannot)?;
