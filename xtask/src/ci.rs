@@ -31,7 +31,7 @@ const STAGES: &[Stage] = &[
         "tests of programs, tests that take long (xtask/later.txt), tests in documentation",
         test::the_rest,
     ),
-    stage("swarm", "900 seeds of the simulator as it ships, every kind of fault among them", swarm::stage),
+    stage("swarm", "500 seeds of the simulator as it ships, every kind of fault among them", swarm::stage),
     stage("explore", "every interleaving of the switch within bounds, as it ships", explore::stage),
     stage("fuzz", "parsers of what strangers send, under libFuzzer, 8 s each", fuzz::stage),
     stage(

@@ -31,7 +31,7 @@ tests/regressions/.
   --list        the kinds of faults that are drawn, and the lies";
 
 /// What CI runs: the same seeds each time. Fresh ones are for the night.
-const CI: [&str; 3] = ["--seeds", "900", "--every-kind"];
+const CI: [&str; 3] = ["--seeds", "500", "--every-kind"];
 
 /// The program, as `cargo test` builds it: optimised, with every assertion on. Of the whole workspace, so that features
 /// are those of `cargo test --workspace`: with others the library and half of what it needs would be built again.
