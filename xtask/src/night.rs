@@ -13,6 +13,7 @@ Each part prints its own progress and table; the last table says what came of al
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
   swarm    many seeds, and some from the clock
   mutate   every named break of the protocol: a scenario must catch each
+  scenarios  all seeds of each scenario; `cargo xtask test` runs the first half of them
   fuzz     parsers of what strangers send under libFuzzer, ten minutes each
   mpirun   all families of NVSHMEM's host calls with 1, 2, 3, 4 and 8 PEs, under shunt run and under mpirun, a port
            down in the middle of each
@@ -140,6 +141,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             run: swarm::run,
         },
         Part { name: "mutate", args: of(&[]), run: mutate::run },
+        Part { name: "scenarios", args: of(&["--plain", ""]), run: mutate::run },
         Part {
             name: "fuzz",
             args: of(if short { &["--short"] } else { &["--minutes", "10"] }),
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 21);
+        assert_eq!(of(&[]).unwrap().len(), 22);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let crates = of(&["--only", "crates", "--baseline", "HEAD"]).unwrap();
