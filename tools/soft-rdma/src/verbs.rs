@@ -313,8 +313,10 @@ impl Place {
             "shunt-verbs-count" => {
                 let said = std::fs::read_to_string(server)? + &std::fs::read_to_string(client)?;
                 let events: Vec<u64> = numbers(&said, "events").collect();
-                let told = format!("events of failures: expected [0, 0], got {events:?}");
-                (events != [0, 0]).then_some(told).into_iter().collect()
+                let told = format!("events of failures: expected 0 for each end, got {events:?}");
+                // A process may have both ends of its queue pairs.
+                let none = events.len() >= 2 && events.iter().all(|count| *count == 0);
+                (!none).then_some(told).into_iter().collect()
             }
             _ => Vec::new(),
         })
