@@ -13,7 +13,7 @@ Each part prints its own progress and table; the last table says what came of al
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
   swarm    many seeds, and some from the clock
   mutate   every named break of the protocol: a scenario must catch each
-  scenarios  all seeds of each scenario; `cargo xtask test` runs the first half of them
+  scenarios  all seeds of each scenario; `cargo xtask test` runs the first quarter of them
   fuzz     parsers of what strangers send under libFuzzer, ten minutes each
   mpirun   all families of NVSHMEM's host calls with 1, 2, 3, 4 and 8 PEs, under shunt run and under mpirun, a port
            down in the middle of each

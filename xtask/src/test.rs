@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub const SUMMARY: &str = "the tests: at most 10 minutes on 2 cores with compiling, no root, no network";
 pub const HELP: &str = "test [--only STAGE]... [--list] [--table [--bless]]
 
-Builds once, then runs unit, property and golden tests, the simulator's scenarios (half of the seeds of each: the night
+Builds once, then runs unit, property and golden tests, the simulator's scenarios (a quarter of the seeds of each: the night
 runs all) and regressions, seeds of the swarm, the explorer with small bounds, and one named break of each invariant and
 rule. The library has its named breaks in it and none chosen; `cargo xtask ci` runs it without them. Installs nothing;
 what this machine lacks is counted as skipped. `cargo xtask ci` also runs the tests of the programs (bench, cli,
@@ -50,10 +50,21 @@ const PACKAGES: &[&str] = &[
     "shunt-python",
     "--exclude",
     "shunt-transfer-bw",
+    "--exclude",
+    "shunt-concurrency",
+    "--exclude",
+    "shunt-gpu-tool",
+    "--exclude",
+    "shunt-package-tool",
+    "--exclude",
+    "shunt-soak-tool",
+    "--exclude",
+    "shunt-soft-rdma-tool",
     "--features",
     "shunt-tests/mutants",
 ];
-/// Those whose tests `cargo xtask ci` runs. The tests of shunt-python are Python's.
+/// Those whose tests `cargo xtask ci` runs: programs in real time, loom and shuttle, and tools of this repository. The
+/// tests of shunt-python are Python's.
 const LATER: &[&str] = &[
     "-p",
     "shunt-bench",
@@ -65,6 +76,16 @@ const LATER: &[&str] = &[
     "shunt-conformance",
     "-p",
     "shunt-transfer-bw",
+    "-p",
+    "shunt-concurrency",
+    "-p",
+    "shunt-gpu-tool",
+    "-p",
+    "shunt-package-tool",
+    "-p",
+    "shunt-soak-tool",
+    "-p",
+    "shunt-soft-rdma-tool",
 ];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
@@ -143,7 +164,7 @@ fn program(path: &str) -> Result<PathBuf> {
 
 fn tests() -> Result<Count> {
     let mut command = cargo("test");
-    command.env("SHUNT_HALF_OF_SEEDS", "1").args(TARGETS).args(["--no-fail-fast", "--", "--show-output"]);
+    command.env("SHUNT_QUARTER_OF_SEEDS", "1").args(TARGETS).args(["--no-fail-fast", "--", "--show-output"]);
     for name in later() {
         command.args(["--skip", name]);
     }
@@ -288,7 +309,7 @@ fn seeds() -> Result<Count> {
 }
 
 fn small_bounds() -> Result<Count> {
-    let bounds = ["--small", "--faults", "1", "--ops", "2", "--runs", "1000"].map(str::to_owned);
+    let bounds = ["--small", "--faults", "1", "--ops", "2", "--runs", "500"].map(str::to_owned);
     explore::count(&program("shunt-explore")?, &bounds)
 }
 

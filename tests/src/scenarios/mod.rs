@@ -74,14 +74,14 @@ pub fn named(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
-/// Runs every seed of a scenario, or the first half of them where `SHUNT_HALF_OF_SEEDS` is set: the night runs all.
+/// Runs every seed of a scenario, or the first quarter of them where `SHUNT_QUARTER_OF_SEEDS` is set: the night runs all.
 ///
 /// # Panics
 /// If there is no such scenario, or with what is wrong.
 pub fn hold(name: &str) {
     let scenario = named(name).unwrap_or_else(|| panic!("no scenario is called {name}"));
-    let halves = if std::env::var_os("SHUNT_HALF_OF_SEEDS").is_some() { 2 } else { 1 };
-    for seed in 0..scenario.seeds.div_ceil(halves) {
+    let parts = if std::env::var_os("SHUNT_QUARTER_OF_SEEDS").is_some() { 4 } else { 1 };
+    for seed in 0..scenario.seeds.div_ceil(parts) {
         let wrongs = (scenario.run)(seed);
         assert!(wrongs.is_empty(), "{name}, seed {seed}:\n{}", wrongs.join("\n"));
     }

@@ -32,12 +32,12 @@ struct Pulse {
     unanswered: AtomicBool,
 }
 
-/// What a caller hears of its job.
-enum Word<R> {
+/// What a caller hears of its job. One type for all results: a channel for each would be a quarter of this crate's code.
+enum Word {
     /// The thread has begun with it.
     Begun,
-    /// It is over.
-    Over(Result<R, DevxError>),
+    /// It is over, and its result lies ready.
+    Over,
 }
 
 /// What a caller does next.
@@ -147,15 +147,18 @@ impl<D: 'static> Worker<D> {
             return Err(timeout(Duration::ZERO));
         }
         let (reply, answer) = channel();
+        let ready = Arc::new(Mutex::new(None));
+        let result = ready.clone();
         let pulse = self.pulse.clone();
         let job: Job<D> = Box::new(move |driver| {
             // Nobody may listen any more.
             let _ = reply.send(Word::Begun);
-            let result = job(driver);
-            let unanswered = result.as_ref().is_err_and(DevxError::is_timeout);
+            let answer = job(driver);
+            let unanswered = answer.as_ref().is_err_and(DevxError::is_timeout);
             pulse.unanswered.store(unanswered, Ordering::Release);
+            *result.lock().expect("no panic under this lock") = Some(answer);
             // Nobody may listen any more: what was made stays with the driver until it closes.
-            let _ = reply.send(Word::Over(result));
+            let _ = reply.send(Word::Over);
         });
         let number = {
             let mut queue = self.queue.lock().expect("no panic under this lock");
@@ -175,7 +178,10 @@ impl<D: 'static> Worker<D> {
             };
             match answer.recv_timeout(longer) {
                 Ok(Word::Begun) => begun = Some(Instant::now()),
-                Ok(Word::Over(result)) => return result,
+                Ok(Word::Over) => {
+                    let result = ready.lock().expect("no panic under this lock").take();
+                    return result.unwrap_or_else(|| Err(timeout(ran.unwrap_or_default())));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(timeout(ran.unwrap_or_default())),
             }
