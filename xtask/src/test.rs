@@ -102,7 +102,7 @@ const PROGRAMS: &[&str] = &["--example", "swarm", "--example", "mutate", "--bin"
 
 /// Seeds of the swarm, a few at a time, until all are run or the time is over. The first fault of a seed goes through
 /// the list of faults as seeds go up, so these hold each kind several times.
-const SEEDS: u64 = 64;
+const SEEDS: u64 = 128;
 const SEEDS_AT_ONCE: u64 = 32;
 const SEEDS_TIME: Duration = Duration::from_secs(90);
 
@@ -317,7 +317,7 @@ fn seeds() -> Result<Count> {
 }
 
 fn small_bounds() -> Result<Count> {
-    let bounds = ["--small", "--faults", "1", "--ops", "2", "--runs", "500"].map(str::to_owned);
+    let bounds = ["--small", "--faults", "1", "--ops", "2", "--runs", "1000"].map(str::to_owned);
     explore::count(&program("shunt-explore")?, &bounds)
 }
 
