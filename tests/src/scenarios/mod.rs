@@ -74,7 +74,8 @@ pub fn named(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
-/// Runs every seed of a scenario, or the first quarter of them where `SHUNT_QUARTER_OF_SEEDS` is set: the night runs all.
+/// Runs every seed of a scenario, or the first quarter of them where `SHUNT_QUARTER_OF_SEEDS` is set: the night runs
+/// all.
 ///
 /// # Panics
 /// If there is no such scenario, or with what is wrong.

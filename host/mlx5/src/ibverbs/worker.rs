@@ -32,7 +32,8 @@ struct Pulse {
     unanswered: AtomicBool,
 }
 
-/// What a caller hears of its job. One type for all results: a channel for each would be a quarter of this crate's code.
+/// What a caller hears of its job. One type for all results: a channel for each type was a quarter of this crate's
+/// machine code.
 enum Word {
     /// The thread has begun with it.
     Begun,
