@@ -16,8 +16,8 @@ pub const HELP: &str = "test [--only STAGE]... [--list] [--table [--bless]]
 Builds once, then runs unit, property and golden tests, the simulator's scenarios (a quarter of the seeds of each: the
 night runs all) and regressions, seeds of the swarm, the explorer with small bounds, and one named break of each
 invariant and rule. The library has its named breaks in it and none chosen; `cargo xtask ci` runs it without them.
-Installs nothing; what this machine lacks is counted as skipped. `cargo xtask ci` also runs the tests of programs in real
-time, of loom and shuttle, of the PTX machine and of this repository's tools, and those that take long, which
+Installs nothing; what this machine lacks is counted as skipped. `cargo xtask ci` also runs the tests of programs in
+real time, of loom and shuttle, of the PTX machine and of this repository's tools, and those that take long, which
 xtask/later.txt lists.
 
   --only STAGE  only this one; may be repeated
