@@ -33,69 +33,24 @@ const STAGES: &[Stage] = &[
     stage("mutate", "one named break of each invariant and rule: a scenario must catch it", breaks),
 ];
 
-/// What is built: with the named breaks in it, so that one build serves all stages. Programs are run in real time by
-/// their tests: `cargo xtask ci` does that.
-const PACKAGES: &[&str] = &[
-    "--workspace",
-    "--exclude",
-    "shunt-bench",
-    "--exclude",
-    "shunt-moe-pressure",
-    "--exclude",
-    "shunt-gpu-check",
-    "--exclude",
-    "shunt-cli",
-    "--exclude",
-    "shunt-conformance",
-    "--exclude",
-    "shunt-python",
-    "--exclude",
-    "shunt-transfer-bw",
-    "--exclude",
-    "shunt-concurrency",
-    "--exclude",
-    "shunt-gpu-tool",
-    "--exclude",
-    "shunt-package-tool",
-    "--exclude",
-    "shunt-soak-tool",
-    "--exclude",
-    "shunt-soft-rdma-tool",
-    "--exclude",
-    "shunt-ptx",
-    "--exclude",
-    "xtask",
-    "--features",
-    "shunt-tests/mutants",
-];
 /// Those whose tests `cargo xtask ci` runs: programs in real time, loom and shuttle, the PTX machine, and tools of this
-/// repository. The tests of shunt-python are Python's.
+/// repository.
 const LATER: &[&str] = &[
-    "-p",
     "shunt-bench",
-    "-p",
     "shunt-moe-pressure",
-    "-p",
     "shunt-cli",
-    "-p",
     "shunt-conformance",
-    "-p",
     "shunt-transfer-bw",
-    "-p",
     "shunt-concurrency",
-    "-p",
     "shunt-gpu-tool",
-    "-p",
     "shunt-package-tool",
-    "-p",
     "shunt-soak-tool",
-    "-p",
     "shunt-soft-rdma-tool",
-    "-p",
     "shunt-ptx",
-    "-p",
     "xtask",
 ];
+/// Without tests in Rust: one needs a GPU, the other's are Python's.
+const ELSEWHERE: &[&str] = &["shunt-gpu-check", "shunt-python"];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
 /// The programs of the other stages.
@@ -145,15 +100,18 @@ pub fn stage_of_ci() -> Result<Count> {
     Ok(total)
 }
 
-/// `cargo` on all that is built here.
+/// `cargo` on all that is built here: with the named breaks in it, so that one build serves all stages.
 fn cargo(command: &str) -> Command {
-    cargo_on(command, PACKAGES)
+    let mut cargo = without_line_tables(command);
+    cargo.arg("--workspace").args(LATER.iter().chain(ELSEWHERE).flat_map(|package| ["--exclude", package]));
+    cargo.args(["--features", "shunt-tests/mutants"]);
+    cargo
 }
 
-/// Without line numbers of own code in backtraces, a twentieth of a build from nothing.
-fn cargo_on(command: &str, packages: &[&str]) -> Command {
+/// Without line tables: with them the largest crate, shunt-tests, takes a quarter to a third longer to compile.
+fn without_line_tables(command: &str) -> Command {
     let mut cargo = sh::cargo();
-    cargo.arg(command).args(packages).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    cargo.arg(command).env("CARGO_PROFILE_DEV_DEBUG", "0");
     if IN_CI.load(Ordering::Relaxed) {
         cargo.env("CI", "1");
     }
@@ -200,7 +158,8 @@ pub fn the_rest() -> Result<Count> {
         }
         count += reader.count;
     }
-    let mut programs = cargo_on("test", LATER);
+    let mut programs = without_line_tables("test");
+    programs.args(LATER.iter().flat_map(|package| ["-p", package]));
     if let Some(path) = path_with_prterun() {
         programs.env("PATH", path);
     }

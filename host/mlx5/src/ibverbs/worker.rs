@@ -33,7 +33,7 @@ struct Pulse {
 }
 
 /// What a caller hears of its job. One type for all results: a channel for each type was a quarter of this crate's
-/// machine code.
+/// LLVM IR.
 enum Word {
     /// The thread has begun with it.
     Begun,
@@ -181,7 +181,7 @@ impl<D: 'static> Worker<D> {
                 Ok(Word::Begun) => begun = Some(Instant::now()),
                 Ok(Word::Over) => {
                     let result = ready.lock().expect("no panic under this lock").take();
-                    return result.unwrap_or_else(|| Err(timeout(ran.unwrap_or_default())));
+                    return result.expect("stored before this word was sent");
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(timeout(ran.unwrap_or_default())),
