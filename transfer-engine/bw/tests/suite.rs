@@ -2,8 +2,16 @@
 
 use shunt_task::ports;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
+/// fault hit nothing is made again, so often at most.
+const RUNS: usize = 5;
+/// Held by a run, so that runs do not take each other's processors.
+static RUN: Mutex<()> = Mutex::new(());
 
 fn transfer_bw(arguments: &[&str]) -> Output {
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
         .args(arguments)
         .env_remove("SHUNT_RANK")
@@ -16,25 +24,49 @@ fn number(verdict: &serde_json::Value, field: &str) -> u64 {
     verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
 }
 
-fn clean(arguments: &[&str]) -> serde_json::Value {
-    judged(transfer_bw(arguments))
+/// The first run that has the verdict and what else is asked for. What a run lost, doubled or failed is never excused
+/// where the verdict is to be clean.
+fn first_with(
+    verdict: &str,
+    mut run: impl FnMut() -> Output,
+    shown: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
+    let mut said = String::new();
+    for _ in 0..RUNS {
+        let output = run();
+        said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{said}"));
+        if verdict == "clean" {
+            nothing_wrong(&object);
+        }
+        if object["verdict"] == verdict && shown(&object) {
+            assert_eq!(output.status.code(), Some(i32::from(verdict != "clean")), "{said}");
+            return object;
+        }
+    }
+    panic!("{verdict}: expected in one of {RUNS} runs, got {said}");
 }
 
-fn judged(output: Output) -> serde_json::Value {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{text}{said}");
-    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
+fn clean(arguments: &[&str], shown: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    first_with("clean", || transfer_bw(arguments), shown)
+}
+
+/// The port was left and taken again.
+fn there_and_back(verdict: &serde_json::Value) -> bool {
+    number(verdict, "failovers") > 0 && number(verdict, "returns") > 0
+}
+
+fn nothing_wrong(verdict: &serde_json::Value) {
+    let text = verdict.to_string();
     for field in ["pages_wrong", "imm_doubled", "imm_missing", "late_writes", "transfers_failed"] {
-        assert_eq!(number(&verdict, field), 0, "{field} in {text}");
+        assert_eq!(number(verdict, field), 0, "{field} in {text}");
     }
     assert_eq!(
-        (verdict["schema"].as_str(), shunt_json::errors(&verdict)),
+        (verdict["schema"].as_str(), shunt_json::errors(verdict)),
         (Some("shunt-transfer-bw"), String::new())
     );
-    let moved = if verdict["mode"] == "cancel" { "cancelled" } else { "transfers" };
-    assert!(number(&verdict, moved) > 0, "{text}");
-    verdict
 }
 
 #[test]
@@ -42,28 +74,30 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     let faults = ["--inject", "300ms:0.0:down", "--inject", "700ms:0.0:up"];
     for mode in ["paged", "single", "read"] {
         let arguments = [&["--mode", mode, "--duration", "2s", "--size", "64K"][..], &faults[..]].concat();
-        let verdict = clean(&arguments);
-        assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
+        clean(&arguments, there_and_back);
     }
 }
 
 #[test]
 fn two_processes_go_on_by_the_other_port() {
-    let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
-    let ends = ["0", "1"].map(|rank| {
-        Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
-            .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
-            .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts")
-    });
-    let [first, second] = ends.map(|end| end.wait_with_output().expect("its end"));
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!((second.status.code(), second.stdout.len()), (Some(0), 0), "{said}");
-    let verdict = judged(first);
-    assert!(number(&verdict, "failovers") > 0 && number(&verdict, "returns") > 0, "{verdict}");
+    let both_ends = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+        let ends = ["0", "1"].map(|rank| {
+            Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+                .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
+                .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program starts")
+        });
+        let [first, second] = ends.map(|end| end.wait_with_output().expect("its end"));
+        let said = String::from_utf8_lossy(&second.stderr).into_owned();
+        assert_eq!((second.status.code(), second.stdout.len()), (first.status.code(), 0), "{said}");
+        first
+    };
+    first_with("clean", both_ends, there_and_back);
 }
 
 #[test]
@@ -131,16 +165,13 @@ const HELD: [&str; 6] = [
 #[test]
 fn nothing_of_a_cancelled_transfer_lands_after_its_end() {
     for how in ["now", "drain", "unposted"] {
-        clean(&[&["--mode", "cancel", "--cancel", how, "--duration", "2s"][..], &HELD].concat());
+        let arguments = [&["--mode", "cancel", "--cancel", how, "--duration", "2s"][..], &HELD].concat();
+        clean(&arguments, |verdict| number(verdict, "cancelled") > 0);
     }
 }
 
 #[test]
 fn memory_that_is_used_again_without_proof_is_written_late() {
-    let output =
-        transfer_bw(&[&["--mode", "cancel", "--cancel", "never", "--duration", "2s"][..], &HELD].concat());
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
-    assert_eq!((output.status.code(), verdict["verdict"].as_str()), (Some(1), Some("broken")), "{text}");
-    assert!(number(&verdict, "late_writes") > 0, "{text}");
+    let arguments = [&["--mode", "cancel", "--cancel", "never", "--duration", "2s"][..], &HELD].concat();
+    first_with("broken", || transfer_bw(&arguments), |verdict| number(verdict, "late_writes") > 0);
 }
