@@ -49,27 +49,6 @@ pub enum ModeKind {
     Normal,
 }
 
-/// What carries the packets.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NicAsked {
-    /// RDMA devices where there is one with an active port, else software
-    Auto,
-    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
-    Mlx5,
-    /// NICs in software
-    Soft,
-}
-
-impl From<NicAsked> for NicKind {
-    fn from(asked: NicAsked) -> Self {
-        match asked {
-            NicAsked::Auto => Self::Auto,
-            NicAsked::Mlx5 => Self::Mlx5,
-            NicAsked::Soft => Self::Soft,
-        }
-    }
-}
-
 /// What counts and flags are.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalsKind {
@@ -125,7 +104,7 @@ pub struct MoeOptions {
     pub place: Option<Place>,
     /// What carries the packets [default: SHUNT_NIC, else soft]
     #[arg(long = "nic", value_name = "NIC")]
-    pub nic_asked: Option<NicAsked>,
+    pub nic_asked: Option<NicKind>,
     /// What carries the packets.
     #[arg(skip)]
     pub nic: NicKind,
@@ -198,7 +177,7 @@ impl MoeOptions {
     /// What the environment says: a job of several processes, and what carries the packets. A flag wins.
     fn settle(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
         let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
-        self.nic = self.nic_asked.map(NicKind::from).or(variable).unwrap_or(NicKind::Soft);
+        self.nic = self.nic_asked.or(variable).unwrap_or(NicKind::Soft);
         self.place = Place::from_lookup(&Flags::default(), lookup).map_err(|error| error.to_string())?;
         let Some(place) = &self.place else {
             self.ranks = self.ranks_asked.unwrap_or(RANKS_DEFAULT);

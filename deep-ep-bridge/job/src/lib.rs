@@ -112,7 +112,7 @@ impl Job {
     fn meet(options: &JobOptions, found: &Found, net: &TcpNet, fabric: &str) -> Result<Self, NoJob> {
         let (me, exchange) = (net.rank(), net.bootstrap());
         alike(&exchange.all_gather(options.line(nics::name(found)).as_bytes())?)?;
-        let machines = exchange.all_gather(&node::machine())?;
+        let machines = exchange.all_gather(&shunt::machine::id())?;
         let locals = node::size(options.locals, &machines)?;
         let identity = nics::identity(found);
         let ports = exchange.all_gather(identity.as_bytes())?;
@@ -311,7 +311,7 @@ impl Setting {
         let (queues, said) =
             queues::choose(settings.env.queues, KernelsOn::Processor, nics.carrier(), on_gpu)?;
         if let Some(said) = said.filter(|_| speaks) {
-            eprintln!("shunt: {said}");
+            shunt_host::complain!("shunt: {said}");
         }
         let silence = options.silence(&settings, nics, gbps, crowded);
         Ok(Self {

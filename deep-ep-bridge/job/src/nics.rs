@@ -41,7 +41,7 @@ pub(crate) fn tell(found: &Found, asked: NicKind, ranks: usize) {
             notes.chain([through_libibverbs(&machine.devices(ranks))]).collect()
         }
     };
-    lines.iter().for_each(|line| eprintln!("shunt: {line}"));
+    lines.iter().for_each(|line| shunt_host::complain!("shunt: {line}"));
 }
 
 /// Soft NICs of these ranks. `attach` may join them to those of other processes.

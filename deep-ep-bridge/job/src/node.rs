@@ -8,12 +8,6 @@ use std::ops::Range;
 /// Ranks of a node at most where nobody says: as many GPUs as DeepEP has in one.
 const LOCALS_MAX: u32 = 8;
 
-/// What tells this machine from others: its name, and the number of its start.
-pub(crate) fn machine() -> Vec<u8> {
-    let read = |path: &str| std::fs::read(path).unwrap_or_default();
-    [read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/boot_id")].concat()
-}
-
 /// Ranks of a node, by the machine of each rank: `asked`, or as many as divide the ranks of every machine.
 pub(crate) fn size(asked: Option<u32>, machines: &[Vec<u8>]) -> Result<u32, NoJob> {
     let ranks = machines.len() as u32;

@@ -81,15 +81,23 @@ impl OpenNics {
     /// # Errors
     /// There is no such NIC here, or it is hardware.
     pub fn inject(&self, at: RailAt, kind: FaultKind) -> Result<usize, String> {
+        self.inject_in(0, at, kind)
+    }
+
+    /// The same, so many nanoseconds from now.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn inject_in(&self, from_now_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {
         match self {
             Self::Soft(soft) if (at.rail as usize) < self.count(at.pe) => {
                 let clock = soft.clock();
-                let number = soft.plan(clock.now_ns(), at, kind);
+                let number = soft.plan(clock.now_ns() + from_now_ns, at, kind);
                 clock.doorbell();
                 Ok(number)
             }
             Self::Soft(_) => Err(format!("there is no rail {at} in this process")),
-            Self::Mlx5(own) => own.inject(at, 0, kind),
+            Self::Mlx5(own) => own.inject(at, from_now_ns, kind),
         }
     }
 

@@ -4,11 +4,12 @@ use crate::{ConfigError, Lookup};
 
 /// What `SHUNT_NIC` may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum NicKind {
-    /// RDMA devices where there are any, else NICs in software.
+    /// RDMA devices where there is one with an active port, else NICs in software.
     #[default]
     Auto,
-    /// RDMA devices through libibverbs and libmlx5.
+    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`.
     Mlx5,
     /// NICs in software, of this machine alone.
     Soft,

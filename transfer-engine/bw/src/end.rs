@@ -1,13 +1,19 @@
 //! One end: its engine and its memory.
 
-use anyhow::{Result, bail};
+use crate::options::Options;
+use anyhow::{Context, Result, bail};
 use shunt::device::platform::host::World;
-use shunt::host::gpu::OwnedSpan;
+use shunt::host::agent::worker::Threads;
+use shunt::host::connect::Bootstrap;
+use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::engine::{Barrier, Engine};
+use shunt::{Member, OpenNics};
+use shunt_transfer_engine::engine::{Barrier, Engine, Policy};
 use shunt_transfer_engine::ids::PeerId;
-use shunt_transfer_engine::rc::RcDomain;
-use shunt_transfer_engine::region::{Mr, MrDesc};
+use shunt_transfer_engine::rc::{
+    Parts, Patience, RcDomain, address, address_from_bytes, address_to_bytes, open_rails,
+};
+use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -51,6 +57,46 @@ pub struct End {
 }
 
 impl End {
+    /// An end with so many bytes of memory, once a lane on each rail is open; and the exchange with the other end.
+    pub fn connect(
+        options: &Options,
+        member: Member,
+        nics: &OpenNics,
+        bytes: u64,
+    ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
+        let Member { pe, bootstrap, oob } = member;
+        let world = nics.clock();
+        let draws = bootstrap.all_gather(&bootstrap.draw()?)?;
+        let draw = draws[0].as_slice().try_into().context("rank 0's draw")?;
+        let mut ports = nics.rails().open(pe)?;
+        ports.truncate(options.rails as usize);
+        let rails = open_rails(ports, &world, &draw)?;
+        let addresses = bootstrap.all_gather(&address_to_bytes(&address(&rails, &draw)))?;
+        let peers = addresses.iter().map(|bytes| Ok(address_from_bytes(bytes)?)).collect::<Result<_>>()?;
+        let patience = if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE };
+        let parts = Parts { me: pe, world: world.clone(), rails, peers, oob, draw, patience };
+        let mut domain = RcDomain::new(parts, &Threads);
+        let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
+        let region = domain.register(&memory, Rights::ReadWrite)?;
+        let regions = bootstrap.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
+        let target = MrDesc::from_bytes(&regions[1 - pe as usize])?;
+        let policy = Policy { give_up: Nanos::secs(10), ..Policy::of_rails(options.rails) };
+        let (engine, peer) = (Engine::new(domain, policy), PeerId(1 - pe));
+        let mut end = Self { engine, peer, memory, region, target, world };
+        let all = options.rails as usize;
+        end.until("lanes to the other end", |end| Ok(end.engine.rails_to(peer).len() == all))?;
+        Ok((end, bootstrap))
+    }
+
+    /// Says what went wrong behind the scenes.
+    pub fn tell_remarks(&mut self) {
+        let end = 1 - self.peer.0;
+        for remark in self.engine.domain.take_remarks() {
+            shunt::host::complain!("transfer_bw: end {end}: {remark}");
+        }
+    }
+
     /// The time.
     pub fn now(&self) -> Nanos {
         Nanos::new(self.world.now_ns())

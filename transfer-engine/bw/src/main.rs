@@ -5,21 +5,23 @@ mod end;
 mod options;
 mod pattern;
 mod place;
+mod rate;
 mod receiver;
 mod run;
 mod sender;
+mod table;
 mod verdict;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use options::Options;
-use place::Place;
+use place::{Place, Source};
 use shunt_figures::outputs::Outputs;
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
 use shunt_json::Document;
 use std::process::ExitCode;
-use verdict::{Part, Verdict};
+use verdict::Verdict;
 
 fn main() -> ExitCode {
     if let Some(status) = shunt_pages::answered::<Options>(std::env::args_os()) {
@@ -39,7 +41,11 @@ fn main() -> ExitCode {
         Ok(files) => files,
         Err(error) => return refused(&error),
     };
-    match run(&options, files) {
+    let source = match Source::find(&options) {
+        Ok(source) => source,
+        Err(error) => return refused(&format!("error: {error:#}")),
+    };
+    match run(&options, &source, files) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             shunt::host::complain!("error: {error:#}");
@@ -48,31 +54,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options, files: Outputs) -> Result<u8> {
-    let Place { nics, members, net } = Place::take(options)?;
-    let ends = members.into_iter().map(|member| {
-        let (options, nics) = (options.clone(), nics.clone());
-        (member.pe, std::thread::spawn(move || run::run(&options, member, &nics)))
-    });
-    let ends: Vec<_> = ends.collect();
-    let (mut all, mut failed) = (Vec::<Vec<Part>>::new(), Vec::new());
-    for (pe, end) in ends {
-        match end.join() {
-            Ok(Ok(parts)) => all.push(parts),
-            Ok(Err(error)) => failed.push(format!("end {pe}: {error:#}")),
-            Err(_) => failed.push(format!("end {pe} panicked")),
+fn run(options: &Options, source: &Source, files: Outputs) -> Result<u8> {
+    let place = Place::take(options, source)?;
+    let (text, status) = if options.table {
+        let table = table::run(options, &place)?;
+        let status = table.exit_status();
+        (Document::new(table).pretty(), status)
+    } else {
+        let own = options.clone();
+        let parts = place.both(move |member, nics| run::run(&own, member, nics))?;
+        let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
+        let verdict = Verdict::of(options, place.nics.time_label(), sender, receiver);
+        let status = verdict.exit_status();
+        (Document::new(verdict).pretty(), status)
+    };
+    if place.is_first() {
+        if !options.table {
+            say!("{text}");
         }
-    }
-    if !failed.is_empty() {
-        anyhow::bail!("{}", failed.join("; "));
-    }
-    let parts = all.first().context("no end lives here")?;
-    let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
-    let verdict = Verdict::of(options, sender, receiver);
-    let status = verdict.exit_status();
-    if net.is_none_or(|net| net.rank() == 0) {
-        let text = Document::new(verdict).pretty();
-        say!("{text}");
         if let Some(lost) = stdout_error() {
             anyhow::bail!("stdout: {lost}");
         }

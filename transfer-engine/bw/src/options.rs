@@ -4,6 +4,7 @@ use clap::{Parser, ValueEnum};
 use shunt::soft_nic::FaultKind;
 use shunt::soft_nic::fault::{Fault, Injection, format_time};
 use shunt_figures::units::{parse_gbps, parse_size, parse_time, show_size, whole};
+use shunt_settings::NicKind;
 use std::path::PathBuf;
 
 /// How memory is written.
@@ -32,16 +33,16 @@ pub enum CancelHow {
     Never,
 }
 
-/// transfer_bw: end 0 writes to end 1 with the transfer engine, or end 1 reads from end 0, on soft NICs, while ports
-/// fail, and end 1 checks every byte and every immediate.
+/// transfer_bw: end 0 writes to end 1 with the transfer engine, or end 1 reads from end 0, while ports fail, and end 1
+/// checks every byte and every immediate.
 ///
 /// Alone it runs both ends in one process. Under `shunt run -n 2` each end is a process of its own; both get the same
 /// command line.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "transfer_bw", version)]
 #[command(
-    after_help = "Exit status: 0 clean, 1 a promise was broken or a fault hit nothing, 2 bad usage. NICs are \
-                        software; figures are wall time on them."
+    after_help = "Exit status: 0 clean, 1 a promise was broken or a fault hit nothing, 2 bad usage. Figures are wall \
+                  time on what `clock` in the verdict names."
 )]
 pub struct Options {
     /// How memory is written
@@ -56,16 +57,22 @@ pub struct Options {
     /// How transfers are cancelled, with --mode cancel
     #[arg(long, value_enum, value_name = "HOW", default_value = "now")]
     pub cancel: CancelHow,
-    /// How long end 0 begins transfers
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
-    pub duration: u64,
+    /// The rate of each kind and size of transfer instead, without faults: a row for each, on 1, 2, 4 .. --rails rails
+    #[arg(long, conflicts_with_all = ["mode", "size", "cancel", "inject"])]
+    pub table: bool,
+    /// How long end 0 begins transfers [default: 3s; a row of --table 500ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<u64>,
     /// Rails of each end
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=8))]
     pub rails: u32,
-    /// Rate of each rail in Gb/s
-    #[arg(long, value_name = "G", default_value_t = 1.0, value_parser = parse_gbps)]
-    pub rail_gbps: f64,
-    /// A fault, as in 500ms:0.0:down: when, end and rail, what; repeatable
+    /// What carries the packets [default: SHUNT_NIC, else soft]
+    #[arg(long, value_name = "NIC")]
+    pub nic: Option<NicKind>,
+    /// Rate of each rail in Gb/s, of NICs in software [default: 1]
+    #[arg(long, value_name = "G", value_parser = parse_gbps)]
+    pub rail_gbps: Option<f64>,
+    /// A fault, as in 500ms:0.0:down: when, end and rail, what; repeatable. NICs in software fail on request
     #[arg(long, value_name = "FAULT", allow_hyphen_values = true)]
     pub inject: Vec<Injection>,
     /// Writes the verdict to this file, too
@@ -75,8 +82,13 @@ pub struct Options {
 
 /// Bytes of one transfer at most: a region has room for some of them.
 const TRANSFER_MAX: u64 = 32 << 20;
+/// The largest page of `--table`.
+pub const TABLE_PAGE: u64 = 1 << 20;
 /// Shortest run: one that moves nothing would say nothing.
 const DURATION_MIN_NS: u64 = 20_000_000;
+/// Of a run, and of a row of the table, where nothing is said.
+const DURATION_NS: u64 = 3_000_000_000;
+const ROW_NS: u64 = 500_000_000;
 
 impl Options {
     /// Writes and pages of one transfer.
@@ -84,9 +96,20 @@ impl Options {
         if matches!(self.mode, Mode::Paged | Mode::Cancel) { self.pages.into() } else { 1 }
     }
 
+    /// How long end 0 begins transfers, nanoseconds.
+    pub fn duration(&self) -> u64 {
+        self.duration.unwrap_or(if self.table { ROW_NS } else { DURATION_NS })
+    }
+
     /// Bytes of one transfer.
     pub fn transfer_bytes(&self) -> u64 {
         self.size * self.pages()
+    }
+
+    /// What carries the packets: as was asked, else as the variable says.
+    pub fn nic(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<NicKind, String> {
+        let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
+        Ok(self.nic.or(variable).unwrap_or(NicKind::Soft))
     }
 
     /// What is wrong with it, if something is.
@@ -102,9 +125,14 @@ impl Options {
                 show_size(TRANSFER_MAX)
             ));
         }
-        if self.duration < DURATION_MIN_NS {
+        if self.table && u64::from(self.pages) * TABLE_PAGE > TRANSFER_MAX {
+            let most = TRANSFER_MAX / TABLE_PAGE;
+            return Err(format!("--pages: expected at most {most} with --table, got {}", self.pages));
+        }
+        let duration = self.duration();
+        if duration < DURATION_MIN_NS {
             let least = format_time(DURATION_MIN_NS);
-            return Err(format!("--duration: expected at least {least}, got {}", format_time(self.duration)));
+            return Err(format!("--duration: expected at least {least}, got {}", format_time(duration)));
         }
         for injection in &self.inject {
             self.kind(injection)?;
@@ -113,8 +141,8 @@ impl Options {
                 let last = self.rails - 1;
                 return Err(format!("--inject {injection}: expected end 0 or 1 and rail 0 to {last}"));
             }
-            if *at_ns >= self.duration {
-                let duration = format_time(self.duration);
+            if *at_ns >= duration {
+                let duration = format_time(duration);
                 return Err(format!("--inject {injection}: expected a time before --duration {duration}"));
             }
         }

@@ -58,7 +58,7 @@ impl<'a> Sender<'a> {
         let peer = self.end.peer;
         self.end.meet()?;
         let began = self.end.now();
-        let until = began + Nanos::new(self.options.duration);
+        let until = began + Nanos::new(self.options.duration());
         while self.end.now() < until {
             let free = self.slots.iter().position(|slot| !slot.writing && !slot.lent);
             match free {

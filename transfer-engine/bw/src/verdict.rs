@@ -79,7 +79,7 @@ impl Kind for Verdict {
 
 impl Verdict {
     /// Judges what both ends saw.
-    pub fn of(options: &Options, sender: &Part, receiver: &Part) -> Self {
+    pub fn of(options: &Options, clock: &'static str, sender: &Part, receiver: &Part) -> Self {
         let faults: Vec<_> = sender.faults.iter().chain(&receiver.faults).cloned().collect();
         let part = Part {
             pages: receiver.pages,
@@ -106,7 +106,7 @@ impl Verdict {
         let bytes = part.transfers * options.transfer_bytes();
         Self {
             verdict,
-            clock: "soft NIC, wall time",
+            clock,
             mode: options.mode.to_possible_value().map(|mode| mode.get_name().to_owned()).unwrap_or_default(),
             size: options.size,
             rails: options.rails,

@@ -16,6 +16,7 @@ fn transfer_bw(arguments: &[&str]) -> Output {
         .args(arguments)
         .env_remove("SHUNT_RANK")
         .env_remove("SHUNT_WORLD")
+        .env_remove("SHUNT_NIC")
         .output();
     program.expect("the program starts")
 }
@@ -135,6 +136,9 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--inject", "1ms:0.0:dwon"], "no fault is called `dwon`; did you mean `down`?"),
         (&["--json", "/no/such/v.json"], "--json /no/such/v.json: No such file or directory"),
         (&["--mode", "other"], "[possible values: single, paged, read, cancel]"),
+        (&["--nic", "mlx4"], "[possible values: auto, mlx5, soft]"),
+        (&["--table", "--size", "4K"], "'--table' cannot be used with '--size <SIZE>'"),
+        (&["--table", "--pages", "33"], "--pages: expected at most 32 with --table, got 33"),
     ] {
         let output = transfer_bw(arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -174,4 +178,25 @@ fn nothing_of_a_cancelled_transfer_lands_after_its_end() {
 fn memory_that_is_used_again_without_proof_is_written_late() {
     let arguments = [&["--mode", "cancel", "--cancel", "never", "--duration", "2s"][..], &HELD].concat();
     first_with("broken", || transfer_bw(&arguments), |verdict| number(verdict, "late_writes") > 0);
+}
+
+#[test]
+fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
+    let json = std::env::temp_dir().join(format!("transfer_table.{}.json", std::process::id()));
+    let file = json.display().to_string();
+    let output = transfer_bw(&["--table", "--rails", "2", "--duration", "20ms", "--json", &file]);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let table: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("its file")).expect("one object");
+    std::fs::remove_file(&json).expect("the file goes");
+    assert_eq!((shunt_json::errors(&table), number(&table, "pages_wrong")), (String::new(), 0), "{said}");
+    let rows = table["rows"].as_array().expect("rows");
+    let of = |rails: u64, mode: &str| {
+        rows.iter().filter(|row| row["rails"] == rails && row["mode"] == mode).count()
+    };
+    assert_eq!([of(1, "paged"), of(1, "single"), of(2, "paged"), of(2, "single")], [6, 4, 6, 4], "{said}");
+    assert!(rows.iter().all(|row| row["gb_s"].as_f64() > Some(0.0)), "{said}");
+    assert_eq!(said.matches(" paged ").count() + said.matches(" single ").count(), rows.len(), "{said}");
 }

@@ -30,6 +30,25 @@ pub struct Patience {
 }
 
 impl Patience {
+    /// On hardware: a port that priority flow control pauses is silent for up to 30 ms, and has not failed.
+    pub const HARDWARE: Self = Self {
+        suspect: Nanos::millis(50),
+        slowest: 250_000_000,
+        nic: Nanos::millis(200),
+        timing: Timing {
+            lifetime: Nanos::millis(50),
+            peer: Nanos::millis(500),
+            doubt: Nanos::millis(2),
+            resend: Nanos::millis(10),
+            probes: 3,
+            probe: Nanos::millis(1),
+            revive: Nanos::secs(2),
+            backoff: Nanos::millis(20),
+            owner: Nanos::secs(3),
+            give_up: Nanos::secs(2),
+        },
+    };
+
     /// On soft NICs, whose threads share few cores with everything else.
     pub const SOFT: Self = Self {
         suspect: Nanos::millis(100),

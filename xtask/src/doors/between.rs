@@ -1,7 +1,7 @@
-//! The programs between two machines, two ranks on each: RoCE v2 over UDP through the kernel, libibverbs and libmlx5 as
-//! they are. The primary's cable is pulled and put back until the program ends.
+//! The programs between two machines, half of the ranks on each: RoCE v2 over UDP through the kernel, libibverbs and
+//! libmlx5 as they are. The primary's cable is pulled and put back until the program ends.
 
-use super::jobs::{Hand, Job, RANKS, Ready};
+use super::jobs::{Hand, Job, Ready};
 use super::machines::{A, Machines};
 use anyhow::{Context, Result};
 use shunt_task::sh;
@@ -55,15 +55,16 @@ impl Ranks {
         std::fs::create_dir_all(&folder)?;
         let secret = secret()?;
         let mut ranks = Self { children: Vec::new(), files: Vec::new() };
-        for rank in 0..RANKS {
-            let (machine, local) = (rank / 2, rank % 2);
+        let locals = job.ranks / 2;
+        for rank in 0..job.ranks {
+            let (machine, local) = (rank / locals, rank % locals);
             let host = 1 + machine + 10 * local;
             let mut command = machines.on(machine, &ready.shunt.to_string_lossy());
             command.args(["soft-rdma", "run", "--roce", &format!("10.0.1.{host},10.0.2.{host}"), "--"]);
             command.args(job.words(ready, Hand::Links, &format!("{A}:7800")));
             command.envs(job.environment(Hand::Links)).env("GLOO_SOCKET_IFNAME", "eth0");
             command.env("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "eth0");
-            command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", RANKS.to_string());
+            command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", job.ranks.to_string());
             command.env("SHUNT_LOCAL_RANK", local.to_string()).env("SHUNT_ROOT", format!("{A}:7700"));
             command.env("SHUNT_SECRET", &secret);
             let path = folder.join(format!("{}-{rank}.out", job.name));

@@ -60,7 +60,7 @@ fn on(ready: &Ready, kinds: &[&str], jobs: &[Job]) -> Result<Count> {
 fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
     let port = ports::free(1)?;
     let mut command = sh::command("timeout");
-    command.arg(LIMIT).arg(&ready.shunt).args(["run", "-n", &RANKS.to_string(), "--"]).arg(&ready.shunt);
+    command.arg(LIMIT).arg(&ready.shunt).args(["run", "-n", &job.ranks.to_string(), "--"]).arg(&ready.shunt);
     command.args(["soft-rdma", "run", "--nics", "2", "--profile", kind, "--"]);
     command.args(job.words(ready, Hand::Own, &format!("127.0.0.1:{port}")));
     let output = command.envs(job.environment(Hand::Own)).env_remove("SHUNT_NIC").output();

@@ -6,7 +6,7 @@ use anyhow::Result;
 use shunt_task::sh;
 use std::path::PathBuf;
 
-/// Ranks of each.
+/// Ranks of most.
 pub const RANKS: usize = 4;
 /// Seconds that a program may take until all have gone back, a busy machine thought of.
 const SECONDS: &str = "90";
@@ -41,6 +41,8 @@ pub enum Program {
     Cuda(&'static str),
     /// `moe_pressure` with these arguments.
     Moe(&'static str),
+    /// `transfer_bw` with these arguments.
+    Transfer(&'static str),
     /// `python/tests/processes.py`.
     Python,
 }
@@ -49,27 +51,34 @@ pub enum Program {
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub name: &'static str,
+    pub ranks: usize,
     pub program: Program,
 }
 
-const fn cuda(name: &'static str, family: &'static str) -> Job {
-    Job { name, program: Program::Cuda(family) }
+const fn job(name: &'static str, program: Program) -> Job {
+    Job { name, ranks: RANKS, program }
 }
 
-const C: Job = Job { name: "c", program: Program::C };
+const fn cuda(name: &'static str, family: &'static str) -> Job {
+    job(name, Program::Cuda(family))
+}
+
+const C: Job = job("c", Program::C);
 const RMA: Job = cuda("cuda-rma", "rma");
 const COLLECTIVE: Job = cuda("cuda-collective", "collective");
 pub const SIGNAL: Job = cuda("cuda-signal", "signal");
 pub const AMO: Job = cuda("cuda-amo", "amo");
-const MOE: Job = Job { name: "moe-low-latency", program: Program::Moe("--iters 2000") };
-const MOE_NORMAL: Job =
-    Job { name: "moe-normal", program: Program::Moe("--mode normal --ranks-per-node 2 --iters 800") };
-const PYTHON: Job = Job { name: "python", program: Program::Python };
+const MOE: Job = job("moe-low-latency", Program::Moe("--iters 2000"));
+const MOE_NORMAL: Job = job("moe-normal", Program::Moe("--mode normal --ranks-per-node 2 --iters 800"));
+const TRANSFER: Job = Job { ranks: 2, ..job("transfer", Program::Transfer("--duration 6s")) };
+const TRANSFER_READ: Job =
+    Job { ranks: 2, ..job("transfer-read", Program::Transfer("--mode read --duration 6s")) };
+const PYTHON: Job = job("python", Program::Python);
 
 /// What CI runs.
-pub const SHORT: &[Job] = &[C, RMA, COLLECTIVE, MOE, MOE_NORMAL, PYTHON];
+pub const SHORT: &[Job] = &[C, RMA, COLLECTIVE, MOE, MOE_NORMAL, TRANSFER, PYTHON];
 /// What CI runs of those that are compiled, where the rest has scenarios of its own.
-pub const COMPILED: &[Job] = &[C, RMA, SIGNAL];
+pub const COMPILED: &[Job] = &[C, RMA, SIGNAL, TRANSFER];
 /// All there is.
 pub const ALL: &[Job] = &[
     C,
@@ -84,6 +93,8 @@ pub const ALL: &[Job] = &[
     cuda("cuda-stream", "stream"),
     MOE,
     MOE_NORMAL,
+    TRANSFER,
+    TRANSFER_READ,
     PYTHON,
 ];
 
@@ -107,9 +118,11 @@ impl Job {
             Program::Cuda(family) => vec![at(family)],
             Program::Moe(args) => {
                 let faults = if own { "--faults down=30ms --every 200ms" } else { "--faults none" };
-                let program = sh::target_dir().join("release/moe_pressure").display().to_string();
-                let words = format!("--nic mlx5 {faults} {args}");
-                [program].into_iter().chain(words.split(' ').map(str::to_owned)).collect()
+                released("moe_pressure", &format!("--nic mlx5 {faults} {args}"))
+            }
+            Program::Transfer(args) => {
+                let faults = if own { " --inject 1s:0.0:down --inject 3s:0.0:up" } else { "" };
+                released("transfer_bw", &format!("--nic mlx5 {args}{faults}"))
             }
             Program::Python => {
                 let script = sh::root().join("python/tests/processes.py").display().to_string();
@@ -142,7 +155,11 @@ impl Job {
 
     /// What a rank says once it is under way.
     pub fn started(&self) -> &'static str {
-        if self.program == Program::Python { ": started" } else { " agent_started " }
+        match self.program {
+            Program::Python => ": started",
+            Program::Transfer(_) => ": connected, ",
+            _ => " agent_started ",
+        }
     }
 
     /// What is wrong with what all ranks said: data, or nobody who left a path and went back to it.
@@ -153,6 +170,7 @@ impl Job {
             Program::Python => (" layers right, ", RANKS),
             // Rank 0 speaks for all.
             Program::Moe(_) => ("verdict: clean", 1),
+            Program::Transfer(_) => ("\"verdict\": \"clean\"", 1),
         };
         let mut wrong = Vec::new();
         let met = said.matches(words).count();
@@ -160,12 +178,29 @@ impl Job {
             wrong.push(format!("'{words}': expected {lines} times, got {met}"));
         }
         let behind = matches!(self.program, Program::Moe(_));
-        let counts: Vec<_> = said.lines().filter_map(|line| switches(line, behind)).collect();
+        let counts: Vec<_> = match self.program {
+            Program::Transfer(_) => {
+                field(said, "failovers").zip(field(said, "returns")).into_iter().collect()
+            }
+            _ => said.lines().filter_map(|line| switches(line, behind)).collect(),
+        };
         if counts.len() != lines || counts.iter().any(|(failovers, back)| *failovers == 0 || *back == 0) {
             wrong.push(format!("failovers and switch-backs: expected both {lines} times, got {counts:?}"));
         }
         wrong
     }
+}
+
+/// A program of the release build, and its arguments.
+fn released(program: &str, args: &str) -> Vec<String> {
+    let program = sh::target_dir().join("release").join(program).display().to_string();
+    [program].into_iter().chain(args.split(' ').map(str::to_owned)).collect()
+}
+
+/// A number of a verdict that has a line for each field.
+fn field(said: &str, name: &str) -> Option<u64> {
+    let (_, behind) = said.split_once(&format!("\"{name}\": "))?;
+    behind.split([',', '\n']).next()?.parse().ok()
 }
 
 /// Failovers and switch-backs that a line tells: numbers in front of the words, or behind them.
@@ -197,5 +232,9 @@ mod tests {
         assert!(MOE.wrong(moe).is_empty());
         assert_eq!(MOE.wrong(&moe.replace("backs 24", "backs 0")).len(), 1);
         assert_eq!(MOE.wrong("").len(), 2);
+        let verdict = "{\n  \"verdict\": \"clean\",\n  \"failovers\": 2,\n  \"returns\": 1\n}\n";
+        assert!(TRANSFER.wrong(verdict).is_empty());
+        assert_eq!(TRANSFER.wrong(&verdict.replace("returns\": 1", "returns\": 0")).len(), 1);
+        assert_eq!(TRANSFER.wrong("").len(), 2);
     }
 }
