@@ -32,7 +32,7 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
-  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/bw, tests";
+  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/bw, python, tests";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -150,7 +150,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-deep-ep-bridge",
         ],
     ),
-    ("shunt-python", &["shunt-layout", "shunt-soft-nic", "shunt-deep-ep-bridge", "shunt-deep-ep-job"]),
+    ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine"]),
+    (
+        "shunt-python",
+        &[
+            "shunt-layout",
+            "shunt-soft-nic",
+            "shunt-deep-ep-bridge",
+            "shunt-deep-ep-job",
+            "shunt-transfer-engine",
+            "shunt-transfer",
+        ],
+    ),
 ];
 /// What their tests may depend on besides.
 const TEST_ARROWS: &[(&str, &[&str])] = &[

@@ -1,18 +1,16 @@
 //! One end: its engine and its memory.
 
 use crate::options::Options;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use shunt::device::platform::host::World;
-use shunt::host::agent::worker::Threads;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::host::nanos::Nanos;
 use shunt::{Member, OpenNics};
-use shunt_transfer_engine::engine::{Barrier, Engine, Policy};
+use shunt_transfer::connect::{Connected, connect};
+use shunt_transfer_engine::engine::{Barrier, Engine};
 use shunt_transfer_engine::ids::PeerId;
-use shunt_transfer_engine::rc::{
-    Parts, Patience, RcDomain, address, address_from_bytes, address_to_bytes, open_rails,
-};
+use shunt_transfer_engine::rc::RcDomain;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -64,29 +62,13 @@ impl End {
         nics: &OpenNics,
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
-        let Member { pe, bootstrap, oob } = member;
-        let world = nics.clock();
-        let draws = bootstrap.all_gather(&bootstrap.draw()?)?;
-        let draw = draws[0].as_slice().try_into().context("rank 0's draw")?;
-        let mut ports = nics.rails().open(pe)?;
-        ports.truncate(options.rails as usize);
-        let rails = open_rails(ports, &world, &draw)?;
-        let addresses = bootstrap.all_gather(&address_to_bytes(&address(&rails, &draw)))?;
-        let peers = addresses.iter().map(|bytes| Ok(address_from_bytes(bytes)?)).collect::<Result<_>>()?;
-        let patience = if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE };
-        let parts = Parts { me: pe, world: world.clone(), rails, peers, oob, draw, patience };
-        let mut domain = RcDomain::new(parts, &Threads);
+        let Connected { mut engine, exchange, world, end, .. } = connect(member, nics, options.rails)?;
         let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
         let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
-        let region = domain.register(&memory, Rights::ReadWrite)?;
-        let regions = bootstrap.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
-        let target = MrDesc::from_bytes(&regions[1 - pe as usize])?;
-        let policy = Policy { give_up: Nanos::secs(10), ..Policy::of_rails(options.rails) };
-        let (engine, peer) = (Engine::new(domain, policy), PeerId(1 - pe));
-        let mut end = Self { engine, peer, memory, region, target, world };
-        let all = options.rails as usize;
-        end.until("lanes to the other end", |end| Ok(end.engine.rails_to(peer).len() == all))?;
-        Ok((end, bootstrap))
+        let region = engine.domain.register(&memory, Rights::ReadWrite)?;
+        let regions = exchange.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
+        let target = MrDesc::from_bytes(&regions[1 - end as usize])?;
+        Ok((Self { engine, peer: PeerId(1 - end), memory, region, target, world }, exchange))
     }
 
     /// Says what went wrong behind the scenes.

@@ -15,11 +15,11 @@ mod verdict;
 use anyhow::Result;
 use clap::Parser;
 use options::Options;
-use place::{Place, Source};
 use shunt_figures::outputs::Outputs;
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
 use shunt_json::Document;
+use shunt_transfer::Source;
 use std::process::ExitCode;
 use verdict::Verdict;
 
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Ok(files) => files,
         Err(error) => return refused(&error),
     };
-    let source = match Source::find(&options) {
+    let source = match place::source(&options) {
         Ok(source) => source,
         Err(error) => return refused(&format!("error: {error:#}")),
     };
@@ -55,14 +55,14 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, source: &Source, files: Outputs) -> Result<u8> {
-    let place = Place::take(options, source)?;
+    let place = place::take(source)?;
     let (text, status) = if options.table {
         let table = table::run(options, &place)?;
         let status = table.exit_status();
         (Document::new(table).pretty(), status)
     } else {
         let own = options.clone();
-        let parts = place.both(move |member, nics| run::run(&own, member, nics))?;
+        let parts = place::both(&place, move |member, nics| run::run(&own, member, nics))?;
         let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
         let verdict = Verdict::of(options, place.nics.time_label(), sender, receiver);
         let status = verdict.exit_status();

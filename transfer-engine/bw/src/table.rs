@@ -1,7 +1,7 @@
 //! `--table`: the rate of each kind and size of transfer, with one rail and more.
 
 use crate::options::{Mode, Options, TABLE_PAGE};
-use crate::place::Place;
+use crate::place;
 use crate::rate;
 use anyhow::{Result, ensure};
 use schemars::JsonSchema;
@@ -9,6 +9,7 @@ use serde::Serialize;
 use shunt_figures::say;
 use shunt_figures::units::show_size;
 use shunt_json::Kind;
+use shunt_transfer::Place;
 
 /// Bytes of a page, and of a single write.
 const PAGES: [u64; 6] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, TABLE_PAGE];
@@ -79,7 +80,7 @@ pub fn run(options: &Options, place: &Place) -> Result<Table> {
     for rails in rails(options.rails) {
         for (mode, name, size) in kinds.clone() {
             let row = Options { rails, mode, size, ..options.clone() };
-            let ends = place.both(move |member, nics| rate::run(&row, member, nics))?;
+            let ends = place::both(place, move |member, nics| rate::run(&row, member, nics))?;
             ensure!(ends.len() == 2, "ends: expected 2, got {}", ends.len());
             let gb_s = ends[0].bytes as f64 / ends[0].took_ns.max(1) as f64;
             table.pages_wrong += ends[1].pages_wrong;

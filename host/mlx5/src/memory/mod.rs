@@ -1,7 +1,9 @@
 //! Memory that both the device and the NICs reach: the seam between a GPU and a plain heap.
 
 mod heap;
+mod lent;
 pub use heap::{HeapMemory, copy_in, copy_out};
+pub use lent::lend;
 
 use crate::error::GpuError;
 use std::os::fd::OwnedFd;

@@ -1,0 +1,47 @@
+//! The way to an engine's thread.
+
+use crate::error::CallError;
+use shunt::host::nanos::Nanos;
+use shunt_transfer_engine::engine::Engine;
+use shunt_transfer_engine::rc::RcDomain;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What the thread is told.
+pub enum Told {
+    /// To do this for a caller.
+    Work(Box<dyn FnOnce(&mut Engine<RcDomain>, Nanos) + Send>),
+    /// To end.
+    Stop,
+}
+
+/// Gives work to an engine's thread.
+#[derive(Clone)]
+pub struct Asker(Sender<Told>);
+
+impl Asker {
+    /// Such a way, and what comes of it.
+    pub fn new() -> (Self, Receiver<Told>) {
+        let (tell, told) = channel();
+        (Self(tell), told)
+    }
+
+    /// Has the thread end.
+    pub fn stop(&self) {
+        let _ = self.0.send(Told::Stop);
+    }
+
+    /// Work that answers nobody. It is lost where the thread has ended.
+    pub fn tell(&self, work: impl FnOnce(&mut Engine<RcDomain>, Nanos) + Send + 'static) {
+        let _ = self.0.send(Told::Work(Box::new(work)));
+    }
+
+    /// What the work comes to.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine<RcDomain>, Nanos) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let (tell, heard) = channel();
+        self.tell(move |engine, now| _ = tell.send(work(engine, now)));
+        heard.recv().map_err(|_| CallError::Closed)
+    }
+}

@@ -1,0 +1,29 @@
+//! The transfer engine as a program uses it: NICs found, the job joined, every other process connected, and a thread
+//! that drives the engine, so that any thread may call.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`source`] | what carries the packets |
+//! | [`place`] | the ends of this process, and the others |
+//! | [`connect`] | a domain with a lane to each other end |
+//! | [`node`] | [`Node`]: an end and its thread |
+//! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
+//! | `asker` | the way to that thread |
+//! | [`error`] | why there is no node, and why a call failed |
+//!
+//! [`shunt_transfer_engine`] has the calls without a thread.
+
+mod asker;
+pub mod connect;
+pub mod error;
+pub mod node;
+pub mod pending;
+pub mod place;
+pub mod source;
+
+pub use error::{CallError, NoNode};
+pub use node::{Node, Region};
+pub use pending::{Expectation, Transfer};
+pub use place::Place;
+pub use shunt_settings::NicKind;
+pub use source::{Source, Wish};

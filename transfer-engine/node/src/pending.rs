@@ -1,0 +1,173 @@
+//! What a call gives back: something that ends once, to wait for.
+
+use crate::asker::Asker;
+use crate::error::CallError;
+use shunt::host::nanos::Nanos;
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::TransferId;
+use shunt_transfer_engine::transfer::{Cancel, Ended};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What became of something that ends once.
+#[derive(Debug)]
+enum State<T> {
+    Waiting,
+    Ended(T),
+    /// The engine's thread has ended before it did.
+    Closed,
+}
+
+/// A place for one value, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Slot<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+/// Fills a slot, once. Dropped before, it leaves the word that nothing will come.
+pub(crate) struct Filler<T>(Arc<Slot<T>>);
+
+impl<T> Filler<T> {
+    pub fn fill(self, value: T) {
+        self.0.become_if_waiting(State::Ended(value));
+    }
+}
+
+impl<T> Drop for Filler<T> {
+    fn drop(&mut self) {
+        self.0.become_if_waiting(State::Closed);
+    }
+}
+
+impl<T> Slot<T> {
+    pub fn new() -> (Arc<Self>, Filler<T>) {
+        let slot = Arc::new(Self { state: Mutex::new(State::Waiting), changed: Condvar::new() });
+        (slot.clone(), Filler(slot))
+    }
+
+    fn become_if_waiting(&self, next: State<T>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Waiting) {
+            *state = next;
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl<T: Clone> Slot<T> {
+    /// The value; `None` if it has not come within this time.
+    fn wait(&self, patience: Duration) -> Result<Option<T>, CallError> {
+        let until = Instant::now().checked_add(patience);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*state {
+                State::Ended(value) => return Ok(Some(value.clone())),
+                State::Closed => return Err(CallError::Closed),
+                State::Waiting => {}
+            }
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            // The standard library adds the time to its own clock, which has an end.
+            let slice = left.min(Duration::from_secs(3600));
+            state = self.changed.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// How a transfer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// All of it was written or read, or why not.
+    pub result: Result<(), TransferError>,
+    /// No byte of it lands any more, and its memory may be used again. False only with [`TransferError::Unproven`].
+    pub is_quiet: bool,
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> Self {
+        Self { result: ended.result, is_quiet: ended.quiesced.is_some() }
+    }
+}
+
+/// A transfer that was begun. It goes on if this is dropped.
+#[derive(Clone)]
+pub struct Transfer {
+    pub(crate) id: TransferId,
+    pub(crate) slot: Arc<Slot<End>>,
+    pub(crate) asker: Asker,
+}
+
+impl Transfer {
+    /// How it ended; `None` if it has not within this time, which may be none.
+    ///
+    /// # Errors
+    /// The engine was closed before it ended.
+    pub fn wait(&self, patience: Duration) -> Result<Option<End>, CallError> {
+        self.slot.wait(patience)
+    }
+
+    /// Cancels it. Its end tells whether all of it was written before, and that nothing lands any more.
+    pub fn cancel(&self, how: CancelHow) {
+        let id = self.id;
+        self.asker.tell(move |engine, now| {
+            let how = match how {
+                CancelHow::Unposted => Cancel::Unposted,
+                CancelHow::Drain(most) => Cancel::Drain(now + Nanos::new(most.as_nanos() as u64)),
+                CancelHow::Now => Cancel::Now,
+            };
+            engine.cancel(now, id, how);
+        });
+    }
+}
+
+/// How a transfer is cancelled: see [`Cancel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelHow {
+    /// What is not posted is dropped, the rest is waited for.
+    Unposted,
+    /// The same, so long at most; then as `Now`.
+    Drain(Duration),
+    /// Rails that hold pieces of it are fenced. Other transfers lose nothing by it.
+    Now,
+}
+
+/// Immediates that are awaited. They are counted whether or not this is dropped.
+#[derive(Clone)]
+pub struct Expectation {
+    pub(crate) slot: Arc<Slot<Result<(), TransferError>>>,
+}
+
+impl Expectation {
+    /// What became of it; `None` if it has not ended within this time, which may be none.
+    ///
+    /// # Errors
+    /// The engine was closed before it ended.
+    pub fn wait(&self, patience: Duration) -> Result<Option<Result<(), TransferError>>, CallError> {
+        self.slot.wait(patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_waited_for_and_stays() {
+        let (slot, filler) = Slot::<u32>::new();
+        assert_eq!(slot.wait(Duration::from_millis(1)).ok(), Some(None));
+        let other = std::thread::spawn(move || filler.fill(7));
+        assert_eq!(slot.wait(Duration::MAX).ok(), Some(Some(7)));
+        other.join().expect("it fills");
+        assert_eq!(slot.wait(Duration::ZERO).ok(), Some(Some(7)));
+    }
+
+    #[test]
+    fn one_that_nothing_comes_to_any_more_says_so() {
+        let (slot, filler) = Slot::<u32>::new();
+        drop(filler);
+        assert!(matches!(slot.wait(Duration::MAX), Err(CallError::Closed)));
+    }
+}

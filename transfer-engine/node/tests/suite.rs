@@ -1,0 +1,158 @@
+//! Nodes of one process, each with its own thread, on soft NICs: what a program does with them.
+
+use shunt::host::gpu::{Span, lend};
+use shunt::soft_nic::{FaultKind, RailAt};
+use shunt_transfer::pending::CancelHow;
+use shunt_transfer::{CallError, NicKind, Node, Place, Region, Source, Wish};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_engine::shard::Pages;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn nodes(ends: u32, rails: u32) -> Vec<Node> {
+    let source = Source::find(Wish { nic: NicKind::Soft, rails, soft_gbps: 1.0 }).expect("software is there");
+    let nodes = Node::start(Place::alone(&source, ends).expect("NICs"), rails).expect("connected");
+    assert_eq!(
+        nodes.iter().map(|node| (node.end(), node.ends())).collect::<Vec<_>>(),
+        [(0, ends), (1, ends)]
+    );
+    nodes
+}
+
+/// Memory of this program, 3 bytes off any alignment, and lent to a node.
+struct Own {
+    bytes: Box<[u8]>,
+    region: Region,
+}
+
+const OFF: usize = 3;
+
+impl Own {
+    fn new(node: &Node, len: usize, byte: u8, rights: Rights) -> Self {
+        let mut bytes = vec![byte; len + OFF].into_boxed_slice();
+        let address = bytes.as_mut_ptr().expose_provenance() as u64 + OFF as u64;
+        // SAFETY: the box outlives the nodes, which each test drops first, and is looked at when transfers have ended.
+        let memory = unsafe { lend(Span { address, bytes: len as u64 }, Box::new(())) };
+        let region = node.register(memory.expect("it is memory"), rights).expect("registered");
+        Self { bytes, region }
+    }
+
+    fn get(&self) -> Vec<u8> {
+        let span = self.region.memory().span();
+        let mut bytes = vec![0; span.bytes as usize];
+        self.region.memory().memory().read(span.address, &mut bytes).expect("inside");
+        bytes
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        self.region.memory().memory().write(self.region.memory().span().address, bytes).expect("inside");
+    }
+}
+
+fn described(own: &Own) -> MrDesc {
+    MrDesc::from_bytes(&own.region.describe().to_bytes()).expect("as it was sent")
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 % 251) as u8).collect()
+}
+
+#[test]
+fn writes_pages_and_reads_arrive_while_a_port_goes_down_and_comes_back() {
+    let nodes = nodes(2, 2);
+    let len = 1 << 20;
+    let (from, to) =
+        (Own::new(&nodes[0], len, 0, Rights::Read), Own::new(&nodes[1], len, 0, Rights::ReadWrite));
+    from.put(&pattern(len));
+    let target = described(&to);
+    let fail = |kind| nodes[0].place().nics.inject(RailAt { pe: 0, rail: 0 }, kind).expect("a soft NIC");
+    let writes = u64::from(nodes[0].writes_of(len as u64).expect("open"));
+    for round in 0..6 {
+        if round == 2 {
+            fail(FaultKind::Down { for_ns: None });
+        }
+        if round == 4 {
+            fail(FaultKind::Up);
+        }
+        to.put(&vec![0; len]);
+        let expected = nodes[1].expect(0, round, writes, Some(SOON)).expect("open");
+        let written =
+            nodes[0].write(1, len as u64, Some(round), (&from.region, 0), (&target, 0)).expect("fits");
+        assert_eq!(expected.wait(SOON).expect("open"), Some(Ok(())));
+        let end = written.wait(SOON).expect("open").expect("in time");
+        assert_eq!((end.result, end.is_quiet), (Ok(()), true));
+        assert!(to.get() == pattern(len), "round {round}");
+    }
+    // Pages the other way round, then all of it read back by the end that was written to.
+    let page = 4096;
+    let count = (len / page) as u32;
+    let pages = |indices: Vec<u32>| Pages { indices, stride: page as u64, offset: 0 };
+    let (forth, back) = (pages((0..count).collect()), pages((0..count).rev().collect()));
+    let expected = nodes[1].expect(0, 77, count.into(), Some(SOON)).expect("open");
+    nodes[0].write_pages(1, page as u64, Some(77), (&from.region, forth), (&target, back)).expect("fits");
+    assert_eq!(expected.wait(SOON).expect("open"), Some(Ok(())));
+    let turned: Vec<u8> = pattern(len).chunks(page).rev().flatten().copied().collect();
+    assert!(to.get() == turned);
+    let source = described(&from);
+    let read = nodes[1].read(0, len as u64, (&source, 0), (&to.region, 0)).expect("fits");
+    assert_eq!(read.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    assert!(to.get() == pattern(len));
+    let counts = nodes[0].counts().expect("open");
+    assert!(counts.closed > 0, "{counts:?}");
+    let until = Instant::now() + SOON;
+    while nodes[0].rails_to(1).expect("open").len() < 2 {
+        assert!(Instant::now() < until, "the rail comes back");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(nodes);
+    assert!(from.bytes[..OFF] == [0; OFF] && to.bytes[..OFF] == [0; OFF], "beside the regions");
+}
+
+#[test]
+fn wrong_calls_post_nothing_and_harm_nothing() {
+    let nodes = nodes(2, 1);
+    let (own, other) = (Own::new(&nodes[0], 64, 1, Rights::Local), Own::new(&nodes[1], 64, 2, Rights::Read));
+    let target = described(&other);
+    let refused = |error: Result<_, CallError>| match error {
+        Ok(_) => panic!("it is refused"),
+        Err(error) => error.to_string(),
+    };
+    let write = |peer, len, at| nodes[0].write(peer, len, None, (&own.region, at), (&target, 0)).map(|_| ());
+    assert_eq!(refused(write(0, 8, 0)), "peer: expected another end of the job, got 0 at end 0");
+    assert_eq!(refused(write(2, 8, 0)), "peer: expected another end of the job, got 2 at end 0");
+    assert!(refused(write(1, 8, 0)).contains("described for writes of peers, got one of reads"));
+    assert!(refused(write(1, 8, 60)).contains("expected bytes within 64 of the region, got 60 + 8"));
+    assert!(nodes[0].expect(1, 5, 0, None).is_err(), "nothing is awaited");
+    let missing = nodes[0].expect(1, 5, 1, Some(Duration::from_millis(20))).expect("open");
+    assert!(matches!(
+        missing.wait(SOON).expect("open"),
+        Some(Err(TransferError::Missing { imm: 5, got: 0, .. }))
+    ));
+    let read = nodes[0].read(1, 64, (&target, 0), (&own.region, 0)).expect("fits");
+    assert_eq!(read.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    assert_eq!(own.get(), [2; 64]);
+    drop(nodes);
+}
+
+#[test]
+fn a_transfer_that_is_cancelled_ends_quiet_and_one_of_a_closed_node_says_so() {
+    let mut nodes = nodes(2, 2);
+    let len = 8 << 20;
+    let (from, to) = (Own::new(&nodes[0], len, 9, Rights::Local), Own::new(&nodes[1], len, 0, Rights::Write));
+    let target = described(&to);
+    let begin = |node: &Node| node.write(1, len as u64, None, (&from.region, 0), (&target, 0)).expect("fits");
+    let cancelled = begin(&nodes[0]);
+    cancelled.cancel(CancelHow::Now);
+    let end = cancelled.wait(SOON).expect("open").expect("in time");
+    assert!(end.is_quiet && matches!(end.result, Err(TransferError::Cancelled { .. })), "{end:?}");
+    let drained = begin(&nodes[0]);
+    drained.cancel(CancelHow::Drain(SOON));
+    assert!(drained.wait(SOON).expect("open").expect("in time").is_quiet);
+    let expected = nodes[0].expect(1, 1, 1, None).expect("open");
+    let waiter = std::thread::spawn(move || expected.wait(SOON));
+    drop(nodes.remove(0));
+    assert!(matches!(waiter.join().expect("it waits"), Err(CallError::Closed)));
+    drop(nodes);
+}
