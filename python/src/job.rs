@@ -26,7 +26,7 @@ const MESSAGE: u64 = 1 << 20;
 /// The interface that rank 0 listens on.
 const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
 
-fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
+pub fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
     if (least..=most).contains(&met) {
         return Ok(());
     }
@@ -68,6 +68,16 @@ impl PyRoot {
     fn unique_id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.id.to_bytes())
     }
+}
+
+/// How a rank joins a job whose rank 0 has made `unique_id`; that rank gives what it made it with.
+pub fn joining(rank: u32, ranks: u32, unique_id: &[u8], root: Option<&PyRoot>) -> PyResult<Joining> {
+    let id = UniqueId::from_bytes(unique_id).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut options = JoinOptions::new(rank, ranks, id.root(), id.secret());
+    options.interface = interface()?;
+    options.listener =
+        root.and_then(|root| root.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
+    Ok(Joining { options, fabric: id.fabric(), made_up: true })
 }
 
 #[pymethods]
@@ -113,15 +123,10 @@ impl PyJob {
         let said = nic.map(str::to_owned).or_else(|| std::env::var(NicKind::VARIABLE).ok());
         let kind = NicKind::from_lookup(&|_| said.clone());
         let nic = kind.map_err(|error| PyValueError::new_err(error.to_string()))?.unwrap_or_default();
-        let id = UniqueId::from_bytes(unique_id).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let mut join = JoinOptions::new(rank, ranks, id.root(), id.secret());
-        join.interface = interface()?;
-        join.listener =
-            root.and_then(|root| root.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let joining = joining(rank, ranks, unique_id, root)?;
         let seed = u64::from_le_bytes(unique_id[120..128].try_into().expect("a unique id has 128 bytes"));
         let (message, tolerant) = (MESSAGE, true);
         let options = JobOptions { ranks, rails, channels, bytes, message, seed, tolerant, nic, locals };
-        let joining = Joining { options: join, fabric: id.fabric(), made_up: true };
         let job = py.detach(|| Job::join(&options, joining)).map_err(|error| refused(&error))?;
         Ok(Self { job })
     }

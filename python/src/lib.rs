@@ -1,4 +1,5 @@
-//! The native half of `shunt_ep`: ranks, and a buffer of each. What Python sees is in `package/shunt_ep`.
+//! The native half of `shunt_ep` and `shunt_transfer`: ranks, and a buffer of each; ends of transfers. What Python sees
+//! is in `package/`.
 //!
 //! NumPy's arrays are copied while the interpreter stands still. Kernels run without it, so ranks may be its threads.
 //! Nothing waits for a lock with the interpreter held.
@@ -8,6 +9,7 @@ mod error;
 mod held;
 mod job;
 mod normal;
+mod transfer;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -30,6 +32,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffer::PyHandle>()?;
     module.add_class::<normal::PyNormal>()?;
     module.add_class::<normal::PyNormalHandle>()?;
+    module.add_class::<transfer::PyNode>()?;
+    module.add_class::<transfer::PyRegion>()?;
+    module.add_class::<transfer::PyTarget>()?;
+    module.add_class::<transfer::PyTransfer>()?;
+    module.add_class::<transfer::PyExpectation>()?;
     module.add_function(wrap_pyfunction!(buffer::size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_layout, module)?)?;

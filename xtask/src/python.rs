@@ -83,6 +83,17 @@ fn programs<'page>(page: &'page str, word: &str) -> Vec<&'page str> {
     inside.filter_map(|rest| rest.split_once("```").map(|(program, _)| program)).collect()
 }
 
+/// The one program of processes in a page that holds these words.
+fn program<'page>(page: &'page str, words: &str) -> Result<&'page str> {
+    let mut all = programs(page, "py").into_iter().filter(|program| program.contains(words));
+    let program =
+        all.next().with_context(|| format!("python/README.md: expected a program with {words}, got none"))?;
+    if all.next().is_some() {
+        bail!("python/README.md: expected one program with {words}, got several");
+    }
+    Ok(program)
+}
+
 /// Reads "Ran 12 tests in 3.4s" of unittest.
 fn tests_run(said: &str) -> Option<usize> {
     said.lines().rev().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok())
@@ -189,10 +200,7 @@ fn processes(fresh: &Path, python: &Interpreter) -> Result<Count> {
 
 /// The page's program of processes of a group, which need torch. Two of them, on soft NICs.
 fn of_a_group(page: &str, fresh: &Path, python: &Path) -> Result<Count> {
-    let programs = programs(page, "py");
-    let [program] = programs.as_slice() else {
-        bail!("python/README.md: expected one program of a group, got {}", programs.len());
-    };
+    let program = program(page, "torch.distributed")?;
     if !has_torch(&python.display().to_string()) {
         return Ok(Count { skipped: 1, ..Count::default() });
     }
@@ -209,6 +217,29 @@ fn of_a_group(page: &str, fresh: &Path, python: &Path) -> Result<Count> {
     }
     print!("  README, by torchrun: {said}");
     Ok(Count::ONE)
+}
+
+/// The page's program of transfers: two processes, on NICs of their own and on the interposer's, a port down in the
+/// middle.
+fn transfers(page: &str, fresh: &Path, python: &Path) -> Result<Count> {
+    let file = fresh.join("pages.py");
+    std::fs::write(&file, program(page, "shunt_transfer")?)?;
+    let shunt = sh::target_dir().join("release/shunt").display().to_string();
+    let interposed = [&shunt, "soft-rdma", "run", "--nics", "2", "--"];
+    let mut count = Count::default();
+    for (nics, before) in [("soft", &[][..]), ("mlx5", &interposed)] {
+        let mut run = sh::command(&shunt);
+        run.current_dir(fresh).env("SHUNT_NIC", nics).args(["run", "-n", "2", "--"]).args(before);
+        let said = said(run.arg(python).arg(&file))?;
+        let left =
+            said.split_once("pages written, failovers: ").is_some_and(|(_, rest)| !rest.starts_with('0'));
+        if !left || !said.contains("every page as it was sent: True") {
+            bail!("pages.py of python/README.md, {nics}: expected a failover and every page, got\n{said}");
+        }
+        print!("  README, transfers, {nics}: {said}");
+        count += Count::ONE;
+    }
+    Ok(count)
 }
 
 /// Runs `python/tests` in a folder outside of the workspace: what is imported is what was installed.
@@ -268,6 +299,7 @@ pub fn stage() -> Result<Count> {
     let beside = of_processes()?;
     count += of_a_group(&page, &fresh, &beside.program)?;
     count += processes(&fresh, &beside)?;
+    count += transfers(&page, &fresh, &python)?;
     Ok(count)
 }
 

@@ -2,7 +2,6 @@
 
 use crate::options::Options;
 use anyhow::{Context, Result, bail, ensure};
-use shunt::host::job::{Flags, Job};
 use shunt::{Member, OpenNics};
 use shunt_transfer::{Place, Source, Wish};
 
@@ -31,13 +30,11 @@ pub fn source(options: &Options) -> Result<Source> {
 
 /// Joins the job that the environment names; makes one of this process alone where it names none.
 pub fn take(source: &Source) -> Result<Place> {
-    let place = match Job::from_env(&Flags::default())? {
+    let place = match Place::from_env(source)? {
         None => Place::alone(source, 2)?,
-        Some(job) => {
-            ensure!(job.world == 2, "processes: expected 2, got {}; use shunt run -n 2", job.world);
-            Place::join(source, job.join()?)?
-        }
+        Some(place) => place,
     };
+    ensure!(place.ends() == 2, "processes: expected 2, got {}; use shunt run -n 2", place.ends());
     for line in &place.lines {
         shunt::host::complain!("transfer_bw: {line}");
     }

@@ -6,10 +6,13 @@ use shunt_transfer_engine::engine::Engine;
 use shunt_transfer_engine::rc::RcDomain;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// What is done for a caller.
+pub type Work = Box<dyn FnOnce(&mut Engine<RcDomain>, Nanos) + Send>;
+
 /// What the thread is told.
 pub enum Told {
     /// To do this for a caller.
-    Work(Box<dyn FnOnce(&mut Engine<RcDomain>, Nanos) + Send>),
+    Work(Work),
     /// To end.
     Stop,
 }

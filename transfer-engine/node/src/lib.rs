@@ -27,3 +27,28 @@ pub use pending::{Expectation, Transfer};
 pub use place::Place;
 pub use shunt_settings::NicKind;
 pub use source::{Source, Wish};
+
+use shunt::host::error::GpuError;
+use shunt::host::gpu::{OwnedSpan, Span};
+use std::sync::Arc;
+
+/// Lends memory of the program's own to the NICs of a node. `owner` is kept until all of them let go of it.
+///
+/// # Errors
+/// It has no bytes, or an end beyond the last address.
+///
+/// # Safety
+/// As [`shunt::host::gpu::lend`].
+pub unsafe fn lend(
+    address: u64,
+    bytes: u64,
+    owner: Box<dyn Send + Sync>,
+) -> Result<Arc<OwnedSpan>, GpuError> {
+    // SAFETY: the caller vouches for it.
+    unsafe { shunt::host::gpu::lend(Span { address, bytes }, owner) }
+}
+
+/// Says a line on standard error, as this crate does.
+pub fn complain(line: &str) {
+    shunt::host::complain!("shunt transfer: {line}");
+}

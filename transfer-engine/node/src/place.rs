@@ -4,7 +4,7 @@ use crate::error::NoNode;
 use crate::source::Source;
 use shunt::host::connect::Bootstrap;
 use shunt::host::connect::tcp::TcpNet;
-use shunt::host::job::Joining;
+use shunt::host::job::{Flags, Job, Joining};
 use shunt::machine::{self, Found, MachinePorts};
 use shunt::soft_nic::uplink::{UnixUplink, remove_unused_fabric};
 use shunt::soft_nic::{Fabric, FabricConfig, NicConfig, RailAt};
@@ -65,6 +65,15 @@ impl Place {
         };
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(ends as usize));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends, net: None, made_up: None })
+    }
+
+    /// The end that this process is in the job that its launcher's variables name; `None` if they name none.
+    ///
+    /// # Errors
+    /// As [`Place::join`], or the variables make no job.
+    pub fn from_env(source: &Source) -> Result<Option<Self>, NoNode> {
+        let job = Job::from_env(&Flags::default())?;
+        job.map(|job| Self::join(source, job.join()?)).transpose()
     }
 
     /// The end that this process is. Returns when all processes of the job have joined.

@@ -1,0 +1,10 @@
+"""Transfers between processes over several NICs, which outlive one of them.
+
+Memory is a NumPy array, a tensor on the CPU, or anything with a buffer. A region keeps it until its engine is closed.
+Between the begin of a transfer and its end, do not touch what it reads or writes. Transfers have no order; immediates
+are counted once, whatever fails.
+"""
+
+from .engine import Counts, Engine, Expectation, Region, Target, Transfer, TransferError
+
+__all__ = ["Counts", "Engine", "Expectation", "Region", "Target", "Transfer", "TransferError"]

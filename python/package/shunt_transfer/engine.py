@@ -1,0 +1,288 @@
+"""An end of a job of transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from shunt_ep import _native, checked
+from shunt_ep.group import gatherer
+
+# Longer than any wait: what `timeout=None` means.
+_FOREVER = checked.U64
+_RAILS_MAX = 8
+
+
+class TransferError(RuntimeError):
+    """A transfer or an expectation that failed. `kind` is `peer_lost`, `cancelled`, `uncertain`, `unproven` or `missing`.
+
+    `is_quiet` says that no byte of it lands any more, so that its memory may be used again. It is False with `unproven`
+    alone.
+    """
+
+    def __init__(self, text: str, kind: str, is_quiet: bool) -> None:
+        super().__init__(text)
+        self.kind, self.is_quiet = kind, is_quiet
+
+
+class Counts(NamedTuple):
+    """What an end has met so far: lanes left because of a fault, lanes opened, pieces sent again on another lane."""
+
+    failovers: int
+    opened: int
+    again: int
+
+
+def _patience(timeout: float | None) -> int:
+    return _FOREVER if timeout is None else 0 if timeout == 0 else checked.seconds(timeout, "timeout")
+
+
+class _Pending:
+    """What ends once."""
+
+    _what = "it"
+
+    def __init__(self, native: Any, kept: tuple[Any, ...] = ()) -> None:
+        self._native, self._kept = native, kept
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Returns when it has ended well.
+
+        Raises TransferError if it failed, and TimeoutError if it has not ended after `timeout` seconds: it goes on.
+        """
+        ended = self._native.wait(_patience(timeout))
+        if ended is None:
+            raise TimeoutError(f"{self._what}: expected its end within {timeout} s, it goes on")
+        error, is_quiet = ended
+        if error is not None:
+            raise TransferError(error[1], error[0], is_quiet)
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._native.wait(0) is not None
+
+
+class Transfer(_Pending):
+    """A write or read that was begun. It goes on if nothing refers to it any more."""
+
+    _what = "a transfer"
+
+    def cancel(self, how: str = "now", *, drain: float = 0.0) -> None:
+        """Cancels it, and returns at once; `wait` then raises, with `kind` `cancelled`, or nothing if it had ended.
+
+        `now` fences the rails that hold pieces of it. `drain` waits for those, for `drain` seconds at most. `unposted`
+        waits for them as long as they take.
+        """
+        how = checked.instance(how, str, "how", '"now", "drain" or "unposted"')
+        self._native.cancel(how, checked.seconds(drain, "drain") if drain else 0)
+
+
+class Expectation(_Pending):
+    """Immediates that are awaited."""
+
+    _what = "an expectation"
+
+
+class Region:
+    """Memory of this end, registered on every rail. `Engine.register` makes it."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._native.bytes())
+
+    def describe(self) -> bytes:
+        """What a peer needs to make a `Target` of it."""
+        return bytes(self._native.describe())
+
+
+class Target:
+    """A region of a peer, by the bytes that its `describe` gave there."""
+
+    def __init__(self, description: bytes) -> None:
+        right = "the bytes of Region.describe"
+        self._native = _native.TransferTarget(checked.instance(description, bytes, "description", right))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._native.bytes())
+
+
+def _memory(memory: Any) -> tuple[int, int]:
+    """Address and bytes."""
+    right = "a NumPy array, a tensor on the CPU, or an object with a buffer that can be written to"
+    if checked.is_torch(memory):
+        if memory.device.type != "cpu":
+            raise ValueError(f"memory: expected a tensor on the CPU, got one on {memory.device}")
+        if not memory.is_contiguous():
+            raise ValueError("memory: expected a contiguous tensor, got one with gaps")
+        return int(memory.data_ptr()), int(memory.element_size() * memory.numel())
+    try:
+        array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
+    except (TypeError, ValueError):
+        raise TypeError(f"memory: expected {right}, got {checked.shown(memory)}") from None
+    if not array.flags.c_contiguous:
+        raise ValueError("memory: expected an array in C's order without gaps, got another one")
+    if not array.flags.writeable:
+        raise ValueError("memory: expected memory that can be written to, got memory that can be read alone")
+    return int(array.ctypes.data), int(array.nbytes)
+
+
+class Engine:
+    """This process's end: connected to every other one over each rail. `from_env`, `from_group` and `threads` make it."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.end, self.ends = native.place()
+        self.nics: str = native.nics()
+
+    @classmethod
+    def from_env(cls, *, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0) -> Engine:
+        """The end that the launcher's variables name: `shunt run`, mpirun, srun or torchrun.
+
+        `rails`: NICs of each end. `nic`: `auto`, `mlx5` or `soft`, else as `SHUNT_NIC` says. `soft_gbps`: Gb/s of a
+        rail in software.
+        """
+        return cls(_native.TransferNode.from_env(nic, checked.whole(rails, "rails", 1, _RAILS_MAX), soft_gbps))
+
+    @classmethod
+    def from_group(
+        cls, group: Any = None, comm: Any = None, *, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0
+    ) -> Engine:
+        """The end that this process is in a process group of torch, or in a communicator of mpi4py."""
+        rails = checked.whole(rails, "rails", 1, _RAILS_MAX)
+        rank, ranks, gather = gatherer(group, comm)
+        # The root listens for as long as this rank is in `join`.
+        root = _native.Root() if rank == 0 else None
+        unique_id = gather(root.unique_id() if root else None)[0]
+        return cls(_native.TransferNode.join(rank, ranks, unique_id, root, nic, rails, soft_gbps))
+
+    @classmethod
+    def threads(cls, ends: int = 2, *, rails: int = 2, soft_gbps: float = 1.0) -> list[Engine]:
+        """All ends in this process, on NICs in software: for tests."""
+        ends, rails = checked.whole(ends, "ends", 2, 64), checked.whole(rails, "rails", 1, _RAILS_MAX)
+        return [cls(native) for native in _native.TransferNode.alone(ends, rails, soft_gbps)]
+
+    def exchange(self, mine: bytes) -> list[bytes]:
+        """Gives bytes to all ends, and returns everyone's, by number. All ends call it equally often."""
+        return [bytes(other) for other in self._native.exchange(checked.instance(mine, bytes, "mine", "bytes"))]
+
+    def register(self, memory: Any, rights: str = "local") -> Region:
+        """Registers memory on every rail. It is kept until the engine is closed.
+
+        `rights`: what peers may do with it: `local` nothing, `write`, `read` or `read_write`.
+        """
+        address, nbytes = _memory(memory)
+        right = '"local", "write", "read" or "read_write"'
+        return Region(self._native.register(address, nbytes, checked.instance(rights, str, "rights", right), memory))
+
+    def _place(self, source: Region, target: Target) -> tuple[Any, Any]:
+        checked.instance(source, Region, "region", "what register gave")
+        checked.instance(target, Target, "target", "a Target")
+        return source._native, target._native
+
+    def write(
+        self,
+        peer: int,
+        source: Region,
+        target: Target,
+        nbytes: int | None = None,
+        *,
+        source_offset: int = 0,
+        target_offset: int = 0,
+        imm: int | None = None,
+    ) -> Transfer:
+        """Begins to write `nbytes` of `source` (all behind the offset, if nothing is said) into a peer's region.
+
+        The peer counts `writes_of(nbytes)` immediates. Raises ValueError where it does not fit, and posts nothing then.
+        """
+        own, other = self._place(source, target)
+        at, to = checked.whole(source_offset, "source_offset", 0, checked.U64), checked.whole(
+            target_offset, "target_offset", 0, checked.U64
+        )
+        count = max(source.nbytes - at, 0) if nbytes is None else checked.whole(nbytes, "nbytes", 0, checked.U64)
+        imm = None if imm is None else checked.whole(imm, "imm")
+        return Transfer(self._native.write(checked.whole(peer, "peer"), count, imm, own, at, other, to))
+
+    def write_pages(
+        self,
+        peer: int,
+        source: Region,
+        source_pages: Sequence[int],
+        target: Target,
+        target_pages: Sequence[int],
+        page_bytes: int,
+        *,
+        imm: int | None = None,
+    ) -> Transfer:
+        """Begins to write pages, in order: page `i` of a region begins at `i * page_bytes`.
+
+        The peer counts an immediate for each page.
+        """
+        own, other = self._place(source, target)
+        size = checked.whole(page_bytes, "page_bytes", 1, checked.U64)
+        imm = None if imm is None else checked.whole(imm, "imm")
+        from_, to = ([checked.whole(page, what) for page in pages] for pages, what in (
+            (source_pages, "source_pages"), (target_pages, "target_pages")))
+        return Transfer(self._native.write_pages(
+            checked.whole(peer, "peer"), size, imm, own, (from_, size, 0), other, (to, size, 0)))
+
+    def read(
+        self,
+        peer: int,
+        source: Target,
+        region: Region,
+        nbytes: int | None = None,
+        *,
+        source_offset: int = 0,
+        region_offset: int = 0,
+    ) -> Transfer:
+        """Begins to read bytes of a peer's region into one of this end. The peer is told nothing."""
+        own, other = self._place(region, source)
+        at = checked.whole(source_offset, "source_offset", 0, checked.U64)
+        to = checked.whole(region_offset, "region_offset", 0, checked.U64)
+        count = max(source.nbytes - at, 0) if nbytes is None else checked.whole(nbytes, "nbytes", 0, checked.U64)
+        return Transfer(self._native.read(checked.whole(peer, "peer"), count, other, at, own, to))
+
+    def writes_of(self, nbytes: int) -> int:
+        """How many immediates a single write of so many bytes counts."""
+        return int(self._native.writes_of(checked.whole(nbytes, "nbytes", 0, checked.U64)))
+
+    def expect(self, peer: int, imm: int, count: int = 1, timeout: float | None = None) -> Expectation:
+        """Awaits `count` immediates of a peer. Those that came before are counted.
+
+        After `timeout` seconds, or when the peer is lost, it ends with `missing`.
+        """
+        peer, imm = checked.whole(peer, "peer"), checked.whole(imm, "imm")
+        count = checked.whole(count, "count", 1, checked.U64)
+        patience = None if timeout is None else checked.seconds(timeout, "timeout")
+        return Expectation(self._native.expect(peer, imm, count, patience))
+
+    def counts(self) -> Counts:
+        """What this end has met so far."""
+        return Counts(*self._native.counts())
+
+    def rails_to(self, peer: int) -> list[tuple[int, int]]:
+        """Pairs of rails, of this end and of the peer, that work now."""
+        return list(self._native.rails_to(checked.whole(peer, "peer")))
+
+    def inject(self, rail: int, fault: str) -> None:
+        """Makes a rail of this end fail now, where NICs are software; faults as `shmem_put_bw --list-faults` has them."""
+        fault = checked.instance(fault, str, "fault", 'text such as "down=20ms"')
+        self._native.inject(checked.whole(rail, "rail"), fault)
+
+    def close(self) -> None:
+        """Ends it, with what is under way. Other ends may need this one until all have agreed to end."""
+        self._native.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

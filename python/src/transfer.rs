@@ -1,0 +1,373 @@
+//! The transfer engine: an end of a job, memory that is lent to it, transfers. What Python sees is `shunt_transfer`.
+
+use crate::job::{self, PyRoot};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shunt_soft_nic::RailAt;
+use shunt_soft_nic::fault::Fault;
+use shunt_transfer::pending::{CancelHow, End};
+use shunt_transfer::{CallError, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Wish};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_engine::shard::Pages;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Between two looks for a signal such as that of Ctrl-C.
+const SLICE: Duration = Duration::from_millis(50);
+
+fn no_node(error: &NoNode) -> PyErr {
+    match error {
+        NoNode::Refused(_) | NoNode::Machine(_) | NoNode::Job(_) => PyValueError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+/// What was asked wrongly is a `ValueError`: nothing was posted.
+fn refused(error: &CallError) -> PyErr {
+    match error {
+        CallError::Transfer(_) | CallError::Memory(_) => PyValueError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+/// An error by its name, and its text.
+fn named(error: &TransferError) -> (&'static str, String) {
+    let name = match error {
+        TransferError::PeerLost { .. } => "peer_lost",
+        TransferError::Cancelled { .. } => "cancelled",
+        TransferError::Uncertain { .. } => "uncertain",
+        TransferError::Unproven { .. } => "unproven",
+        TransferError::Missing { .. } => "missing",
+        _ => "refused",
+    };
+    (name, error.to_string())
+}
+
+fn rights(name: &str) -> PyResult<Rights> {
+    Ok(match name {
+        "local" => Rights::Local,
+        "write" => Rights::Write,
+        "read" => Rights::Read,
+        "read_write" => Rights::ReadWrite,
+        _ => {
+            let text = format!("rights: expected local, write, read or read_write, got {name:?}");
+            return Err(PyValueError::new_err(text));
+        }
+    })
+}
+
+fn wish(nic: Option<&str>, rails: u32, soft_gbps: f64) -> PyResult<Wish> {
+    let said = nic.map(str::to_owned).or_else(|| std::env::var(NicKind::VARIABLE).ok());
+    let kind = NicKind::from_lookup(&|_| said.clone());
+    let nic = kind.map_err(|error| PyValueError::new_err(error.to_string()))?.unwrap_or_default();
+    Ok(Wish { nic, rails, soft_gbps })
+}
+
+/// Waits without the interpreter, and lets a signal end it. `None`: not in time.
+fn waited<T: Send>(
+    py: Python<'_>,
+    patience_ns: u64,
+    wait: impl Fn(Duration) -> Result<Option<T>, CallError> + Sync,
+) -> PyResult<Option<T>> {
+    let began = Instant::now();
+    loop {
+        let left = Duration::from_nanos(patience_ns).saturating_sub(began.elapsed());
+        let ended = py.detach(|| wait(left.min(SLICE))).map_err(|error| refused(&error))?;
+        if ended.is_some() || left <= SLICE {
+            return Ok(ended);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// An end of a job; empty once it is closed.
+#[pyclass(frozen, name = "TransferNode", module = "shunt_ep._native")]
+pub struct PyNode(RwLock<Option<Arc<Node>>>);
+
+impl PyNode {
+    fn of(node: Node) -> Self {
+        Self(RwLock::new(Some(Arc::new(node))))
+    }
+
+    fn node(&self) -> PyResult<Arc<Node>> {
+        let node = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        node.ok_or_else(|| PyRuntimeError::new_err("the engine is closed"))
+    }
+
+    /// Calls with the interpreter let go: the engine's thread answers.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Node) -> Result<T, CallError> + Send,
+    ) -> PyResult<T> {
+        let node = self.node()?;
+        py.detach(move || call(&node)).map_err(|error| refused(&error))
+    }
+}
+
+fn joined(
+    py: Python<'_>,
+    wish: Wish,
+    place: impl FnOnce(&Source) -> Result<Place, NoNode> + Send,
+) -> PyResult<Vec<PyNode>> {
+    let nodes = py.detach(|| {
+        let source = Source::find(wish)?;
+        let place = place(&source)?;
+        place.lines.iter().for_each(|line| shunt_transfer::complain(line));
+        Node::start(place, wish.rails)
+    });
+    Ok(nodes.map_err(|error| no_node(&error))?.into_iter().map(PyNode::of).collect())
+}
+
+fn one(nodes: Vec<PyNode>) -> PyResult<PyNode> {
+    nodes.into_iter().next().ok_or_else(|| PyRuntimeError::new_err("no end lives in this process"))
+}
+
+#[pymethods]
+impl PyNode {
+    /// All ends in this process, on software NICs.
+    #[staticmethod]
+    fn alone(py: Python<'_>, ends: u32, rails: u32, soft_gbps: f64) -> PyResult<Vec<Self>> {
+        job::within("ends", ends, 2, 64)?;
+        joined(py, wish(Some("soft"), rails, soft_gbps)?, |source| Place::alone(source, ends))
+    }
+
+    /// The end that this process is, as its launcher's variables say.
+    #[staticmethod]
+    fn from_env(py: Python<'_>, nic: Option<&str>, rails: u32, soft_gbps: f64) -> PyResult<Self> {
+        let alone = "SHUNT_RANK: expected a number, as `shunt run -n 2 -- python3 ..` and other launchers set it, got \
+                     nothing";
+        let place =
+            |source: &Source| Place::from_env(source)?.ok_or_else(|| NoNode::Refused(alone.to_owned()));
+        one(joined(py, wish(nic, rails, soft_gbps)?, place)?)
+    }
+
+    /// The end that this process is, of a job whose rank 0 has made `unique_id`, and gives what it made it with.
+    #[staticmethod]
+    #[pyo3(signature = (rank, ranks, unique_id, root, nic, rails, soft_gbps))]
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    fn join(
+        py: Python<'_>,
+        rank: u32,
+        ranks: u32,
+        unique_id: &[u8],
+        root: Option<&PyRoot>,
+        nic: Option<&str>,
+        rails: u32,
+        soft_gbps: f64,
+    ) -> PyResult<Self> {
+        let joining = job::joining(rank, ranks, unique_id, root)?;
+        one(joined(py, wish(nic, rails, soft_gbps)?, |source| Place::join(source, joining))?)
+    }
+
+    /// Its number, and ends of the job.
+    fn place(&self) -> PyResult<(u32, u32)> {
+        let node = self.node()?;
+        Ok((node.end(), node.ends()))
+    }
+
+    /// What carries the packets, for people.
+    fn nics(&self) -> PyResult<String> {
+        Ok(self.node()?.place().nics.describe())
+    }
+
+    /// Gives bytes to all ends and returns everyone's.
+    fn exchange<'py>(&self, py: Python<'py>, mine: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = self.call(py, |node| node.exchange(mine))?;
+        Ok(all.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    }
+
+    /// Registers memory of the caller's, which `owner` keeps.
+    fn register(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        bytes: u64,
+        kind: &str,
+        owner: Py<PyAny>,
+    ) -> PyResult<PyRegion> {
+        let rights = rights(kind)?;
+        // SAFETY: the array or tensor that `owner` is keeps this memory, at this address, until it is dropped: the
+        // package takes both from it. Its page says what must not be touched while a transfer is under way.
+        let memory = unsafe { shunt_transfer::lend(address, bytes, Box::new(owner)) };
+        let memory = memory.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(PyRegion(self.call(py, |node| node.register(memory, rights))?))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    fn write(
+        &self,
+        py: Python<'_>,
+        peer: u32,
+        len: u64,
+        imm: Option<u32>,
+        from: &PyRegion,
+        from_at: u64,
+        to: &PyTarget,
+        to_at: u64,
+    ) -> PyResult<PyTransfer> {
+        let (from, to) = (from.0.clone(), to.0.clone());
+        self.call(py, move |node| node.write(peer, len, imm, (&from, from_at), (&to, to_at))).map(PyTransfer)
+    }
+
+    /// `from` and `to` are followed by indices of pages, bytes from one page to the next, and the first page's offset.
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    fn write_pages(
+        &self,
+        py: Python<'_>,
+        peer: u32,
+        page_len: u64,
+        imm: Option<u32>,
+        from: &PyRegion,
+        from_pages: (Vec<u32>, u64, u64),
+        to: &PyTarget,
+        to_pages: (Vec<u32>, u64, u64),
+    ) -> PyResult<PyTransfer> {
+        let (from, to) = (from.0.clone(), to.0.clone());
+        let pages = |(indices, stride, offset)| Pages { indices, stride, offset };
+        let (from_pages, to_pages) = (pages(from_pages), pages(to_pages));
+        self.call(py, move |node| node.write_pages(peer, page_len, imm, (&from, from_pages), (&to, to_pages)))
+            .map(PyTransfer)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    fn read(
+        &self,
+        py: Python<'_>,
+        peer: u32,
+        len: u64,
+        from: &PyTarget,
+        from_at: u64,
+        to: &PyRegion,
+        to_at: u64,
+    ) -> PyResult<PyTransfer> {
+        let (from, to) = (from.0.clone(), to.0.clone());
+        self.call(py, move |node| node.read(peer, len, (&from, from_at), (&to, to_at))).map(PyTransfer)
+    }
+
+    /// Immediates of a single write of so many bytes.
+    fn writes_of(&self, py: Python<'_>, len: u64) -> PyResult<u32> {
+        self.call(py, move |node| node.writes_of(len))
+    }
+
+    fn expect(
+        &self,
+        py: Python<'_>,
+        peer: u32,
+        imm: u32,
+        count: u64,
+        patience_ns: Option<u64>,
+    ) -> PyResult<PyExpectation> {
+        let patience = patience_ns.map(Duration::from_nanos);
+        self.call(py, move |node| node.expect(peer, imm, count, patience)).map(PyExpectation)
+    }
+
+    /// Lanes left because of a fault, lanes opened, pieces sent again.
+    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let counts = self.call(py, Node::counts)?;
+        Ok((counts.closed, counts.opened, counts.again))
+    }
+
+    /// Pairs of rails, of this end and of the peer, that work now.
+    fn rails_to(&self, py: Python<'_>, peer: u32) -> PyResult<Vec<(u32, u32)>> {
+        self.call(py, move |node| node.rails_to(peer))
+    }
+
+    /// Makes a rail of this end fail, now: a fault as `shmem_put_bw --list-faults` writes it.
+    fn inject(&self, rail: u32, fault: &str) -> PyResult<()> {
+        let node = self.node()?;
+        let (pe, nics) = (node.end(), &node.place().nics);
+        job::within("rail", rail, 0, (nics.count(pe) as u32).saturating_sub(1))?;
+        match fault.parse::<Fault>() {
+            Ok(Fault::Nic(kind)) => {
+                nics.inject(RailAt { pe, rail }, kind).map(|_| ()).map_err(PyValueError::new_err)
+            }
+            Ok(_) => Err(PyValueError::new_err(format!("fault: expected one of a rail, got {fault}"))),
+            Err(error) => Err(PyValueError::new_err(error.to_string())),
+        }
+    }
+
+    /// Ends its thread. What is under way ends with an error.
+    fn close(&self, py: Python<'_>) {
+        let node = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(node));
+    }
+}
+
+/// Memory of this end, registered on every rail.
+#[pyclass(frozen, name = "TransferRegion", module = "shunt_ep._native")]
+pub struct PyRegion(Region);
+
+#[pymethods]
+impl PyRegion {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// What a peer must know of it.
+    fn describe<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.describe().to_bytes())
+    }
+}
+
+/// A region of a peer.
+#[pyclass(frozen, name = "TransferTarget", module = "shunt_ep._native")]
+pub struct PyTarget(MrDesc);
+
+#[pymethods]
+impl PyTarget {
+    #[new]
+    fn new(description: &[u8]) -> PyResult<Self> {
+        MrDesc::from_bytes(description).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+/// A transfer that was begun.
+#[pyclass(frozen, name = "Transfer", module = "shunt_ep._native")]
+pub struct PyTransfer(Transfer);
+
+/// How something ended: its error by name and text, if it has one, and whether nothing of it lands any more.
+type Ended = (Option<(&'static str, String)>, bool);
+
+#[pymethods]
+impl PyTransfer {
+    /// How it ended; `None`: not in time.
+    fn wait(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<Ended>> {
+        let ended = waited(py, patience_ns, |patience| self.0.wait(patience))?;
+        Ok(ended.map(|End { result, is_quiet }| (result.err().map(|error| named(&error)), is_quiet)))
+    }
+
+    /// Cancels it: `unposted`, `now`, or `drain` and how long.
+    fn cancel(&self, how: &str, drain_ns: u64) -> PyResult<()> {
+        let how = match how {
+            "unposted" => CancelHow::Unposted,
+            "drain" => CancelHow::Drain(Duration::from_nanos(drain_ns)),
+            "now" => CancelHow::Now,
+            _ => {
+                let text = format!("how: expected unposted, drain or now, got {how:?}");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        self.0.cancel(how);
+        Ok(())
+    }
+}
+
+/// Immediates that are awaited.
+#[pyclass(frozen, name = "Expectation", module = "shunt_ep._native")]
+pub struct PyExpectation(Expectation);
+
+#[pymethods]
+impl PyExpectation {
+    /// How it ended; `None`: not in time.
+    fn wait(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<Ended>> {
+        let ended = waited(py, patience_ns, |patience| self.0.wait(patience))?;
+        Ok(ended.map(|result| (result.err().map(|error| named(&error)), true)))
+    }
+}

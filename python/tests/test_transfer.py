@@ -1,0 +1,136 @@
+"""The installed wheel: transfers between ends that are threads, ports that fail, cancels, misuse."""
+
+import array
+import gc
+import unittest
+
+import numpy as np
+import shunt_transfer as st
+
+PAGE, PAGES = 4096, 64
+SOON = 30.0
+
+
+class Pair(unittest.TestCase):
+    def setUp(self):
+        self.one, self.two = st.Engine.threads(2, rails=2)
+
+    def tearDown(self):
+        self.one.close()
+        self.two.close()
+
+    def both(self, rights="write"):
+        """Memory of each, registered, and what end 0 needs of end 1's."""
+        source, target = np.arange(PAGE * PAGES, dtype=np.uint32), np.zeros(PAGE * PAGES, np.uint32)
+        own, other = self.one.register(source, "read"), self.two.register(target, rights)
+        return source, target, own, other, st.Target(other.describe())
+
+    def test_a_write_arrives_while_a_port_goes_down_and_comes_back(self):
+        source, target, own, _, at = self.both()
+        for turn in range(6):
+            if turn == 2:
+                self.one.inject(0, "down")
+            if turn == 4:
+                self.one.inject(0, "up")
+            target[:] = 0
+            arrived = self.two.expect(0, turn, self.one.writes_of(source.nbytes), SOON)
+            self.one.write(1, own, at, imm=turn).wait(SOON)
+            arrived.wait(SOON)
+            self.assertTrue(np.array_equal(source, target), turn)
+        self.assertGreater(self.one.counts().failovers, 0)
+
+    def test_pages_go_where_they_are_sent_and_are_counted_one_by_one(self):
+        source, target, own, _, at = self.both()
+        arrived = self.two.expect(0, 9, PAGES)
+        pages = list(range(PAGES))
+        self.one.write_pages(1, own, pages, at, pages[::-1], 4 * PAGE, imm=9).wait(SOON)
+        arrived.wait(SOON)
+        self.assertTrue(np.array_equal(target.reshape(PAGES, -1)[::-1], source.reshape(PAGES, -1)))
+
+    def test_a_peers_memory_is_read(self):
+        source, target, own, other, _ = self.both()
+        self.two.read(0, st.Target(own.describe()), other, 400, source_offset=4000, region_offset=8).wait(SOON)
+        self.assertTrue(np.array_equal(target[2:102], source[1000:1100]))
+        self.assertEqual((target[:2].any(), target[102:].any()), (False, False))
+
+    def test_a_cancelled_transfer_is_quiet(self):
+        big = np.zeros(8 << 20, np.uint8)
+        own, other = self.one.register(big), self.two.register(np.ones(8 << 20, np.uint8), "write")
+        transfer = self.one.write(1, own, st.Target(other.describe()))
+        transfer.cancel("now")
+        with self.assertRaises(st.TransferError) as raised:
+            transfer.wait(SOON)
+        self.assertEqual((raised.exception.kind, raised.exception.is_quiet, transfer.done()), ("cancelled", True, True))
+
+    def test_what_does_not_come_is_missing_and_what_takes_long_goes_on(self):
+        late = self.two.expect(0, 3)
+        with self.assertRaisesRegex(TimeoutError, "expected its end within 0.01 s"):
+            late.wait(0.01)
+        with self.assertRaisesRegex(st.TransferError, "expected 2, got 0 by the deadline") as raised:
+            self.two.expect(0, 4, 2, 0.02).wait(SOON)
+        self.assertEqual(raised.exception.kind, "missing")
+        source, _, own, _, at = self.both()
+        self.one.write(1, own, at, 8, imm=3)
+        late.wait(SOON)
+
+    def test_memory_is_kept_and_any_buffer_is_memory(self):
+        for memory in (bytearray(64), array.array("d", [0.0] * 8), memoryview(bytearray(64))):
+            region = self.two.register(memory, "write")
+            self.assertEqual(region.nbytes, 64)
+            at = st.Target(region.describe())
+            self.one.write(1, self.one.register(np.full(64, 5, np.uint8)), at).wait(SOON)
+            self.assertEqual(bytes(memory), b"\5" * 64)
+        region = self.two.register(np.zeros(1 << 20, np.uint8), "write")
+        gc.collect()
+        own = self.one.register(np.ones(1 << 20, np.uint8))
+        self.one.write(1, own, st.Target(region.describe())).wait(SOON)
+
+    def test_wrong_calls_say_what_was_expected_and_post_nothing(self):
+        source, target, own, other, at = self.both("read")
+        right = self.one.register(np.zeros(8, np.uint8))
+        for error, said, call in (
+            (ValueError, "described for writes of peers, got one of reads", lambda: self.one.write(1, own, at, 8)),
+            (ValueError, "peer: expected another end of the job, got 0 at end 0", lambda: self.one.write(0, own, at, 8)),
+            (ValueError, "expected bytes within 8 of the region, got 4 \\+ 8",
+             lambda: self.one.read(1, at, right, 8, region_offset=4)),
+            (ValueError, "rights: expected local, write, read or read_write, got \"all\"",
+             lambda: self.one.register(source, "all")),
+            (ValueError, "expected memory that can be written to", lambda: self.one.register(b"12345678")),
+            (ValueError, "expected an array in C's order", lambda: self.one.register(source[::2])),
+            (TypeError, "memory: expected a NumPy array", lambda: self.one.register(7)),
+            (TypeError, "target: expected a Target", lambda: self.one.write(1, own, other, 8)),
+            (ValueError, "a region's description: expected", lambda: st.Target(b"none")),
+            (ValueError, "how: expected unposted, drain or now", lambda: self.one.read(1, at, own, 8).cancel("soon")),
+            (ValueError, "rail: expected 0 to 1, got 2", lambda: self.one.inject(2, "down")),
+            (ValueError, "did you mean `down`", lambda: self.one.inject(0, "dwon")),
+            (ValueError, "SHUNT_RANK: expected a number", st.Engine.from_env),
+            (ValueError, "ends: expected 2 to 64, got 1", lambda: st.Engine.threads(1)),
+        ):
+            with self.assertRaisesRegex(error, said):
+                call()
+        self.assertFalse(target.any())
+
+    def test_a_closed_engine_says_so(self):
+        pending = self.one.expect(1, 1)
+        self.one.close()
+        for call in (pending.wait, self.one.counts, lambda: self.one.exchange(b"")):
+            with self.assertRaisesRegex(RuntimeError, "the engine is closed"):
+                call()
+
+
+class Tensors(unittest.TestCase):
+    def test_tensors_of_torch_are_memory(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        one, two = st.Engine.threads(2)
+        with one, two:
+            source, target = torch.arange(1000.0), torch.zeros(1000)
+            own, other = one.register(source), two.register(target, "write")
+            one.write(1, own, st.Target(other.describe())).wait(SOON)
+            self.assertTrue(torch.equal(source, target))
+
+
+if __name__ == "__main__":
+    unittest.main()
