@@ -153,8 +153,11 @@ fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
 fn note(page: &StatusPage, now: u64) -> String {
     let mut out = String::new();
     for rail in page.rail[..page.rails as usize].iter().filter(|rail| rail.retired + rail.leaving > 0) {
-        let drained =
-            if rail.leaving > 0 { format!(", {} not drained yet", rail.leaving) } else { String::new() };
+        let drained = if rail.leaving > 0 {
+            format!(", {} not drained yet", rail.leaving)
+        } else {
+            " and drained".to_owned()
+        };
         let paths = rail.retired + rail.leaving;
         out += &format!("PE {}: {}: {paths} path(s) are taken out{drained}\n", page.pe, name(&rail.name));
     }

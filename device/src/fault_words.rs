@@ -10,7 +10,9 @@ impl FaultKind {
             Self::Completion => "an error completion",
             Self::Overdue => "no completion in time",
             Self::PeerLost => "every path to the peer is dead",
-            Self::BadAddress => "an address outside the heap",
+            Self::BadAddress => {
+                "bytes outside the heap, or a word at an offset that its size does not divide"
+            }
             Self::FenceUnproven => "an old path could not be fenced",
             Self::Uncertain => "an operation's fate is not known whole",
             Self::AnswerLost => {

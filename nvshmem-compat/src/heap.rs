@@ -16,7 +16,8 @@ pub const ALIGN_MAX: u64 = 4096;
 pub enum HeapError {
     /// No free range is long enough.
     #[error(
-        "the symmetric heap has {free} bytes left in pieces of at most {longest}; {bytes} aligned to {align} do not fit"
+        "the symmetric heap: expected at most {longest} bytes at once of {free} that are left, got {bytes} aligned to \
+         {align}; set NVSHMEM_SYMMETRIC_SIZE to more"
     )]
     Full {
         /// Bytes asked for.

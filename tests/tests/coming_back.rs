@@ -259,7 +259,7 @@ fn what_was_not_taken_out_is_not_brought_back() {
     cluster.order(0, move |agent, now| assert_eq!(agent.obey(now, order(Verb::Readmit)), Err(none.into())));
     cluster.order(0, move |agent, now| assert!(agent.obey(now, order(Verb::Retire)).is_ok()));
     cluster.sim.run_for(20_000_000);
-    let back = "2 path(s) are recreated";
+    let back = "2 path(s) are recreated, as soon as their ports are up";
     cluster.order(0, move |agent, now| assert_eq!(agent.obey(now, order(Verb::Readmit)), Ok(back.into())));
     finish(&cluster, streams).assert_clean();
 }

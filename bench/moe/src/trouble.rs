@@ -75,9 +75,7 @@ fn parse(text: &str) -> Result<FaultKind, String> {
         Ok(_) => {
             Err(format!("expected none, random, or a fault of a rail, got {text}, which hits a whole PE"))
         }
-        Err(error) => {
-            Err(format!("{error}; none, random, or what shmem_put_bw --list-faults names of a rail"))
-        }
+        Err(error) => Err(format!("{error}, or none, or random")),
     }
 }
 

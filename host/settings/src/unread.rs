@@ -23,15 +23,19 @@ pub fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<
     near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
 }
 
-/// A line for each of these names that begins with `SHUNT_` and that nothing reads.
+/// A line for each of these names that begins with `SHUNT_` and that nothing reads, and for those that begin with
+/// `NVSHMEM_` and are one that is known but for a letter or two: of others NVSHMEM itself may have more than we know.
 pub fn unread(names: impl Iterator<Item = String>) -> Vec<String> {
     let known = || VARIABLES.iter().map(|variable| variable.name).chain(ELSEWHERE.iter().copied());
-    let ours = names.filter(|name| name.starts_with("SHUNT_") && known().all(|known| known != name));
     let line = |name: String| match nearest(&name, known()) {
-        Some(meant) => format!("{name} is not read: did you mean {meant}?"),
-        None => format!("{name} is not read: `shunt env` lists what is"),
+        _ if known().any(|known| known == name) => None,
+        Some(meant) if ["SHUNT_", "NVSHMEM_"].iter().any(|start| name.starts_with(start)) => {
+            Some(format!("{name} is not read: did you mean {meant}?"))
+        }
+        None if name.starts_with("SHUNT_") => Some(format!("{name} is not read: `shunt env` lists what is")),
+        _ => None,
     };
-    ours.map(line).collect()
+    names.filter_map(line).collect()
 }
 
 #[cfg(test)]
@@ -40,12 +44,22 @@ mod tests {
 
     #[test]
     fn a_misspelt_name_is_named_with_the_one_it_may_have_been() {
-        let names =
-            ["PATH", "SHUNT_GIVEUP", "SHUNT_GIVE_UP", "SHUNT_HEAP", "SHUNT_WHATEVER_ELSE", "NVSHMEM_DEBIG"];
+        let names = [
+            "PATH",
+            "SHUNT_GIVEUP",
+            "SHUNT_GIVE_UP",
+            "SHUNT_HEAP",
+            "SHUNT_WHATEVER_ELSE",
+            "NVSHMEM_SYMETRIC_SIZE",
+            "NVSHMEM_IBGDA_NUM_DCT",
+            "NVSHMEM_OF_A_LATER_VERSION",
+            "XSHUNT_GIVE_UP",
+        ];
         let said = unread(names.iter().map(|name| (*name).to_owned()));
         let expected = [
             "SHUNT_GIVEUP is not read: did you mean SHUNT_GIVE_UP?",
             "SHUNT_WHATEVER_ELSE is not read: `shunt env` lists what is",
+            "NVSHMEM_SYMETRIC_SIZE is not read: did you mean NVSHMEM_SYMMETRIC_SIZE?",
         ];
         assert_eq!(said, expected);
     }

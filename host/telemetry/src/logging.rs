@@ -71,7 +71,9 @@ impl Logging {
         let Self { level, file, .. } = self;
         let writer = match LogWriter::start(file) {
             Ok(writer) => Arc::new(writer),
-            Err(error) => return shunt_settings::complain!("shunt: no log: {error}"),
+            Err(error) => {
+                return shunt_settings::complain!("shunt: SHUNT_LOG_FILE: no log is written: {error}");
+            }
         };
         let from = format!("{}:{}", host(), std::process::id());
         if tracing::subscriber::set_global_default(Speaker { level, from, writer: writer.clone() }).is_ok() {

@@ -25,7 +25,7 @@ use crate::tcp::{JoinError, JoinOptions, UniqueId, listener_from_fd};
 
 use shunt_settings::{ConfigError, Lookup};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Variable that names the interface.
@@ -214,7 +214,10 @@ pub fn check(lookup: &dyn Fn(&str) -> Option<String>) -> Result<(), ConfigError>
     env.number("SHUNT_ROOT_FD", 0..=i32::MAX as u32)?;
     env.parse("SHUNT_FABRIC", |text| check_fabric_name(text).ok().map(|_| ()))?;
     env.parse(INTERFACE, |text| text.parse::<InterfaceSpec>().ok())?;
-    env.parse("SHUNT_SECRET_FILE", |text| Secret::from_file(&PathBuf::from(text)).ok())?;
+    let file = env.parse("SHUNT_SECRET_FILE", |text| Secret::from_file(Path::new(text)).ok());
+    // A file that is missing and one that others can read are mended in different ways.
+    let why = |met: String| Secret::from_file(Path::new(&met)).err().map_or(met, |error| error.to_string());
+    file.map_err(|error| ConfigError { met: why(error.met), ..error })?;
     let secret = env.parse("SHUNT_SECRET", |text| Secret::from_text(text).ok());
     // What is wrong with a secret is said without saying the secret.
     secret.map(|_| ()).map_err(|error| ConfigError { met: "(hidden)".into(), ..error })

@@ -47,14 +47,15 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
         for at in &places {
             readmit(recovery, now, *at);
         }
-        return Ok(format!("{back} path(s) are recreated"));
+        return Ok(format!("{back} path(s) are recreated, as soon as their ports are up"));
     }
     let has_another =
         |key: usize| recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other));
     if let Some(key) = keys.iter().find(|key| !has_another(**key)) {
         let at = recovery.channels.place(*key);
         return Err(format!(
-            "{paths} is all that channel {} to PE {} has; nothing was taken out",
+            "{paths}: expected another path that works, got none for channel {} to PE {}: bring one back first; \
+             nothing was taken out",
             at.channel, at.peer
         ));
     }
