@@ -29,7 +29,7 @@ const OUTPUT: &str = "Files";
 
 /// shmem_put_bw: put bandwidth between PEs, then a verified stream with faults in it.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "shmem_put_bw", version, disable_help_subcommand = true)]
+#[command(name = "shmem_put_bw", version, disable_help_subcommand = true, max_term_width = 80)]
 #[command(after_help = "Exit status: 0 clean, 1 a promise was broken or a fault was not exercised, \
                         2 bad usage, 3 no path left, a program error, or a fault with --ft off. \
                         --list-faults names every fault.")]

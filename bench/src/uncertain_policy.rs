@@ -35,6 +35,12 @@ impl Decided {
         tickets.push(fault.at.0);
         tickets.len() as u64
     }
+
+    /// Not one more: it was the question before.
+    fn take_back(&self, pe: u32, fault: &Fault) {
+        let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        decided.entry((pe, fault.channel)).or_default().pop();
+    }
 }
 
 /// Looks at every sending channel of this process, and answers for it.
@@ -64,65 +70,87 @@ impl<'r> Arbiter<'r> {
         let mut out = Vec::new();
         for (pe, peer, channel) in self.channels.iter().copied() {
             let asked = self.cluster.unit(pe).device().channel(peer, channel).uncertain();
-            if let Some(fault) = asked
-                && !self.decided.holds(pe, channel, fault.at.0..fault.at.0 + 1)
-            {
-                self.answer(pe, &fault, now_ns, &mut out);
+            match (asked, self.policy) {
+                (None, _) => {}
+                (Some(fault), Uncertain::Stop) => self.stop(pe, &fault, now_ns, &mut out),
+                (Some(fault), Uncertain::Applied) => {
+                    self.answer(pe, &fault, (Resolution::Applied, "applied"), now_ns, &mut out);
+                }
+                (Some(fault), Uncertain::Not) => {
+                    self.answer(pe, &fault, (Resolution::NotApplied, "not applied"), now_ns, &mut out);
+                }
             }
         }
         out
     }
 
-    fn answer(&self, pe: u32, fault: &Fault, now_ns: u64, out: &mut Vec<Entry>) {
+    /// The run is over. The one that waits to post may go, and nothing of it is judged.
+    fn stop(&self, pe: u32, fault: &Fault, now_ns: u64, out: &mut Vec<Entry>) {
+        if self.decided.holds(pe, fault.channel, fault.at.0..fault.at.0 + 1) {
+            return;
+        }
         let count = self.decided.add(pe, fault);
         out.push(Entry::Uncertain { pe, channel: fault.channel, count });
-        let named = format!(
-            "PE {pe} does not know of {}, ticket {}, at heap offset {:#x} of PE {}, channel {}",
-            operation(fault),
-            fault.at.0,
-            fault.address,
-            fault.peer,
-            fault.channel
-        );
-        let (resolution, said) = match self.policy {
-            // The run is over. The one that waits to post may go, and nothing of it is judged.
-            Uncertain::Stop => {
-                self.control.abort(now_ns);
-                out.push(Entry::Ended(
-                    0,
-                    Ended::Failed(Failing::Uncertain, format!("{named}: was it applied?")),
-                ));
-                // Where kernels wait their deadlines end that: on a GPU nobody else changes words of their channels.
-                if self.cluster.unit(pe).kernels().is_some() {
-                    return;
-                }
-                (Resolution::Applied, None)
-            }
-            Uncertain::Applied => (Resolution::Applied, Some("applied")),
-            Uncertain::Not => (Resolution::NotApplied, Some("not applied")),
-        };
-        let channel = self.cluster.unit(pe).device().channel(fault.peer, fault.channel);
-        let resolved = channel.resolve(fault.at, resolution);
-        if let Some(said) = said {
-            match count {
-                ..=TOLD => shunt_host::complain!("{named}: taken as {said}"),
-                _ if count == TOLD + 1 => {
-                    shunt_host::complain!("{named}: taken as {said}; further ones are only counted")
-                }
-                _ => {}
-            }
-            if let Err(refused) = resolved
-                && refused.kind == FaultKind::BadResolution
-            {
-                self.control.abort(now_ns);
-                let why =
-                    format!("{named}: it is known to have been applied, --uncertain not is no answer to it");
-                out.push(Entry::Ended(0, Ended::Failed(Failing::Uncertain, why)));
-                // The channel goes on, so that nobody waits for it.
-                let _ = channel.resolve(fault.at, Resolution::Applied);
-            }
+        self.control.abort(now_ns);
+        let why = format!("{}: was it applied?", named(pe, fault));
+        out.push(Entry::Ended(0, Ended::Failed(Failing::Uncertain, why)));
+        // Where kernels wait their deadlines end that: on a GPU nobody else changes words of their channels.
+        if self.cluster.unit(pe).kernels().is_none() {
+            let channel = self.cluster.unit(pe).device().channel(fault.peer, fault.channel);
+            let _ = channel.resolve(fault.at, Resolution::Applied);
         }
     }
+
+    fn answer(
+        &self,
+        pe: u32,
+        fault: &Fault,
+        (resolution, said): (Resolution, &str),
+        now_ns: u64,
+        out: &mut Vec<Entry>,
+    ) {
+        let channel = self.cluster.unit(pe).device().channel(fault.peer, fault.channel);
+        let refused = |resolution| {
+            let answer = channel.resolve(fault.at, resolution);
+            answer.is_err_and(|refused| refused.kind == FaultKind::BadResolution)
+        };
+        // Before the channel goes on: who judges what it did looks here.
+        let count = self.decided.add(pe, fault);
+        let against = refused(resolution);
+        if against && refused(Resolution::Applied) {
+            // Answered a moment ago, and whoever switches has not taken it up. A later question about the same ticket
+            // is another one: what was repeated can be lost as well.
+            self.decided.take_back(pe, fault);
+            return;
+        }
+        out.push(Entry::Uncertain { pe, channel: fault.channel, count });
+        let named = named(pe, fault);
+        match count {
+            ..=TOLD => shunt_host::complain!("{named}: taken as {said}"),
+            _ if count == TOLD + 1 => {
+                shunt_host::complain!("{named}: taken as {said}; further ones are only counted")
+            }
+            _ => {}
+        }
+        if against {
+            self.control.abort(now_ns);
+            let why =
+                format!("{named}: it is known to have been applied, --uncertain not is no answer to it");
+            out.push(Entry::Ended(0, Ended::Failed(Failing::Uncertain, why)));
+        }
+    }
+}
+
+/// What is asked about, in words.
+fn named(pe: u32, fault: &Fault) -> String {
+    format!(
+        "PE {pe} does not know of {}, ticket {}, at heap offset {:#x} of PE {}, channel {}",
+        operation(fault),
+        fault.at.0,
+        fault.address,
+        fault.peer,
+        fault.channel
+    )
 }
 
 /// What it was.

@@ -21,7 +21,7 @@ mod view;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
 #[derive(Parser)]
-#[command(name = "shunt", version, disable_help_subcommand = true)]
+#[command(name = "shunt", version, disable_help_subcommand = true, max_term_width = 80)]
 #[command(after_help = "Exit status: 0 clean, 1 a promise was broken or a run failed, 2 bad usage, \
                         3 no path left or a peer lost.")]
 struct Cli {

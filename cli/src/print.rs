@@ -18,6 +18,18 @@ pub fn document<T: Kind>(body: T) -> String {
     Document::new(body).pretty() + "\n"
 }
 
+/// Writes to stdout; false if nobody reads it any more, or it cannot be written, which is told.
+pub fn written(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        shunt_host::complain!("error: stdout: {error}");
+    }
+    written.is_ok()
+}
+
 /// Writes to stdout. Words that are lost are not status 0, unless the reader has seen enough and closed the pipe.
 pub fn stdout(text: &str, status: u8) -> u8 {
     let mut out = std::io::stdout().lock();

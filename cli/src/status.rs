@@ -50,8 +50,12 @@ impl Met {
         Self { path: path.to_owned(), page: reader.and_then(|reader| reader.page()), alive }
     }
 
-    fn is_well(&self) -> bool {
-        self.alive && self.page.as_ref().is_ok_and(|page| page.summary.trouble_unix_ns == 0)
+    fn is_well(&self, now: u64) -> bool {
+        let is_well = |page: &StatusPage| {
+            let age = now.saturating_sub(page.summary.updated_unix_ns);
+            page.summary.trouble_unix_ns == 0 && !is_cut_off(page) && age <= OLD_NS
+        };
+        self.alive && self.page.as_ref().is_ok_and(|page| is_well(page))
     }
 }
 
@@ -74,7 +78,8 @@ pub fn run(arguments: &Arguments) -> u8 {
             (true, false) => as_json(&met, now).pretty() + "\n",
             (false, _) => as_text(&met, &folder, now),
         };
-        let status = print::stdout(&out, !met.iter().all(Met::is_well) as u8);
+        let status = !met.iter().all(|met| met.is_well(now)) as u8;
+        let Some(status) = print::written(&out).then_some(status) else { return 1 };
         let bad: Vec<&PageError> = met.iter().filter_map(|met| met.page.as_ref().err()).collect();
         for error in bad.iter().take(NAMED_FILES) {
             shunt_host::complain!("error: {error}");
@@ -96,6 +101,11 @@ pub fn run(arguments: &Arguments) -> u8 {
 fn name(raw: &[u8]) -> String {
     let end = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len());
     String::from_utf8_lossy(&raw[..end]).into_owned()
+}
+
+/// Whether no path to a peer works now, if only for a moment.
+fn is_cut_off(page: &StatusPage) -> bool {
+    page.summary.worst_peer >= PeerState::Pathless as u32
 }
 
 /// Peers by state, the worst first, those that are fine left out.
@@ -128,6 +138,7 @@ fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
         let state = match summary.trouble_unix_ns {
             _ if !met.alive => "process gone".to_owned(),
             _ if age > OLD_NS => "agent silent".to_owned(),
+            0 if is_cut_off(page) => "trouble".to_owned(),
             0 => "well".to_owned(),
             since => format!("trouble for {}", seconds(now.saturating_sub(since))),
         };

@@ -4,7 +4,8 @@ use crate::files;
 use crate::print;
 use clap::Args;
 use shunt_view::{events, html, trace};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Draw what happened in a job: channels, switches with their stages, rails
 #[derive(Args)]
@@ -35,14 +36,51 @@ pub fn run(arguments: &Arguments) -> u8 {
     }
 }
 
+/// Device and inode of a file that is there.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
+}
+
+/// What would be written over, if something would.
+fn clash(arguments: &Arguments) -> Option<String> {
+    let outputs = [Some(("-o", &arguments.out)), arguments.trace.as_ref().map(|path| ("--trace", path))];
+    let outputs: Vec<(&str, &PathBuf)> = outputs.into_iter().flatten().collect();
+    let same = |one: &Path, other: &Path| {
+        one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+    };
+    for (option, path) in &outputs {
+        if arguments.events.iter().any(|events| same(events, path)) {
+            return Some(format!(
+                "{option} {}: expected another file than those of events, got one of them",
+                path.display()
+            ));
+        }
+    }
+    let [(_, one), (_, other)] = outputs.as_slice() else { return None };
+    let both = format!("-o and --trace: expected two files, got {} for both", one.display());
+    same(one, other).then_some(both)
+}
+
 fn draw(arguments: &Arguments) -> Result<String, String> {
+    if let Some(clash) = clash(arguments) {
+        return Err(clash);
+    }
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).map_err(|error| {
             format!("{}: {error}; name the files that SHUNT_EVENTS of the job named", path.display())
         })?;
         Ok((path.display().to_string(), text))
     };
-    let files: Vec<(String, String)> = arguments.events.iter().map(read).collect::<Result<_, String>>()?;
+    // A file that is named twice is one.
+    let mut seen = Vec::new();
+    let fresh = |path: &&PathBuf| {
+        let file = identity(path);
+        let is_fresh = file.is_none() || !seen.contains(&file);
+        seen.push(file);
+        is_fresh
+    };
+    let files: Vec<(String, String)> =
+        arguments.events.iter().filter(fresh).map(read).collect::<Result<_, String>>()?;
     let run = events::read(&files).map_err(|error| error.to_string())?;
     let mut written = vec![&arguments.out];
     files::save(&arguments.out, &html(&run)).map_err(|error| error.to_string())?;

@@ -223,6 +223,10 @@ pub const SCENARIOS: &[Scenario] = &[
         "cleared-signals-time-fence",
         "-n 0 --duration 1s --signal cleared --fence time --inject 300ms:0.0:down",
     ),
+    clean(
+        "adding-signals-uncertain-twice",
+        "-n 0 --duration 2s --signal add --uncertain not --inject 630ms:1.0:nic-gone",
+    ),
     clean("atomics", "-n 0 --duration 500ms --mode amo --watch"),
     clean(
         "atomics-port-down-up",

@@ -77,6 +77,7 @@ fn parse_iters(text: &str) -> Result<u64, String> {
 #[command(
     name = "moe_pressure",
     version,
+    max_term_width = 80,
     after_help = "Exit status: 0 clean; 1 a layer was wrong, a wait ran out, or faults were planned and none struck; \
                   2 bad usage; 3 no path left, or a signal in doubt"
 )]

@@ -32,6 +32,15 @@ pub struct Shared<'r> {
     pub ended: AtomicU64,
 }
 
+/// A rank that runs; see [`Shared::running`].
+pub struct Running<'r>(&'r AtomicU64);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// What came of a rank.
 #[derive(Debug, Default)]
 pub struct Ended {
@@ -54,6 +63,11 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// Of a thread that panicked: it has said why.
+    pub fn panicked() -> Self {
+        Self { mismatches: 1, wrongs: vec!["its thread panicked".to_owned()], ..Self::default() }
+    }
+
     /// The kind of the fault that ended it.
     pub fn kind(&self) -> Option<FaultKind> {
         match &self.fault {
@@ -176,8 +190,12 @@ impl Shared<'_> {
                 self.ended.store(ended.layers, Ordering::Relaxed);
             }
         }
-        self.running.fetch_sub(1, Ordering::AcqRel);
         ended
+    }
+
+    /// Counts a rank as running until the answer is dropped, however its thread ends.
+    pub fn running(&self) -> Running<'_> {
+        Running(&self.running)
     }
 
     /// Bytes that a rank sends to others and gets back from them in a layer of low latency: to those of its node, by

@@ -134,14 +134,17 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
             .clone()
             .map(|rank| {
                 let (lane, shared) = (job.lane(rank), &shared);
-                scope.spawn(move || match normal {
-                    Some(shape) => shared.run_normal(lane, shape, patience),
-                    None => shared.run(lane, patience),
+                scope.spawn(move || {
+                    let _running = shared.running();
+                    match normal {
+                        Some(shape) => shared.run_normal(lane, shape, patience),
+                        None => shared.run(lane, patience),
+                    }
                 })
             })
             .collect();
         struck = strike(options, job, &shared, start_ns);
-        let ended = threads.into_iter().map(|thread| thread.join().expect("a rank's thread does not panic"));
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ended::panicked()));
         own.zip(ended).collect()
     });
     let end_ns = job.clock().now_ns();

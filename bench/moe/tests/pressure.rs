@@ -270,7 +270,7 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--nic cx7", "auto, mlx5, soft"),
         ("--ranks two", "from 2 to 64, got \"two\""),
         ("--iters 0", "expected a whole number from 1 to 100000000"),
-        ("--faults dwon", "none, random"),
+        ("--faults dwon", "did you mean `down`"),
         ("--faults peer-killed", "hits a whole PE"),
         ("--hidden 100", "--hidden"),
         ("--every 1ns", "at least 1ms"),

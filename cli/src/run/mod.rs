@@ -14,6 +14,7 @@ use event::Event;
 use nix::sys::signal::Signal;
 use outcome::{Ending, summary};
 use output::{Output, Style};
+use shunt_figures::stdout::stdout_error;
 use shunt_figures::units::whole;
 use shunt_host::config::parse_duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -114,7 +115,13 @@ pub fn run(arguments: &Arguments) -> u8 {
         Ok(mut job) => {
             let status = job.attend(arguments);
             job.tidy_up();
-            status
+            match stdout_error() {
+                Some(lost) => {
+                    shunt_host::complain!("shunt run: stdout: {lost}");
+                    status.max(1)
+                }
+                None => status,
+            }
         }
         Err(error) => {
             shunt_host::complain!("error: {error}");

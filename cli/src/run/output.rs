@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::thread::in_thread;
+use shunt_figures::stdout::note;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::sync::mpsc::Sender;
@@ -47,11 +48,12 @@ impl Output {
 
     fn line(&self, stream: Stream, line: &[u8]) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // A reader that left is no reason to stop the job: its ranks' output is read on, and lost.
-        let _ = match stream {
-            Stream::Out => io::stdout().write_all(line).and_then(|()| io::stdout().flush()),
-            Stream::Error => io::stderr().write_all(line),
-        };
+        // A reader that left is no reason to stop the job: its ranks' output is read on, and lost. So is a full disk,
+        // but that is told.
+        match stream {
+            Stream::Out => note(io::stdout().write_all(line).and_then(|()| io::stdout().flush())),
+            Stream::Error => _ = io::stderr().write_all(line),
+        }
     }
 
     fn copy(&self, rank: u32, stream: Stream, from: impl Read) {

@@ -23,13 +23,19 @@ pub fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<
     near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
 }
 
+/// Letters that make a name of NVSHMEM's a misspelt one: others of its names differ from ours by three or more.
+const SLIPS: usize = 2;
+
 /// A line for each of these names that begins with `SHUNT_` and that nothing reads, and for those that begin with
 /// `NVSHMEM_` and are one that is known but for a letter or two: of others NVSHMEM itself may have more than we know.
 pub fn unread(names: impl Iterator<Item = String>) -> Vec<String> {
     let known = || VARIABLES.iter().map(|variable| variable.name).chain(ELSEWHERE.iter().copied());
     let line = |name: String| match nearest(&name, known()) {
         _ if known().any(|known| known == name) => None,
-        Some(meant) if ["SHUNT_", "NVSHMEM_"].iter().any(|start| name.starts_with(start)) => {
+        Some(meant)
+            if name.starts_with("SHUNT_")
+                || name.starts_with("NVSHMEM_") && strsim::levenshtein(&name, meant) <= SLIPS =>
+        {
             Some(format!("{name} is not read: did you mean {meant}?"))
         }
         None if name.starts_with("SHUNT_") => Some(format!("{name} is not read: `shunt env` lists what is")),
@@ -53,6 +59,7 @@ mod tests {
             "NVSHMEM_SYMETRIC_SIZE",
             "NVSHMEM_IBGDA_NUM_DCT",
             "NVSHMEM_OF_A_LATER_VERSION",
+            "NVSHMEM_SRQ_DEPTH",
             "XSHUNT_GIVE_UP",
         ];
         let said = unread(names.iter().map(|name| (*name).to_owned()));

@@ -58,7 +58,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "SHUNT_RECOVERY_WINDOW",
         "how long the primary must have been ready again before channels go back; doubled by each flap",
-        GIVE_UP,
+        WINDOW,
     )
     .default("100ms"),
     variable("SHUNT_PROBES", "good probes wanted, each way, of a recreated path", "a whole number from 1 to 1000")
@@ -226,6 +226,7 @@ const LOG_LEVEL: &str = "off, error, warn, info (rails, paths, a line a switch),
 const DEBUG_LEVEL: &str = "NONE, VERSION, WARN, ABORT, INFO or TRACE";
 const GIVE_UP: &str =
     "0 (at the first moment without a path), or a number with ns, us, ms, s or m up to 10m, such as 50ms";
+const WINDOW: &str = "0 (at once), or a number with ns, us, ms, s or m up to 10m, such as 50ms";
 const SUSPECT: &str = "a number with ns, us, ms or s from 100us to 10s, such as 50ms";
 /// Without which a proof would prove nothing. No packet lives longer in a network, and much waits for it.
 const LIFETIME: &str = "a number above 0 with ns, us, ms or s up to 60s, such as 50ms";

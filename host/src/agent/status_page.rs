@@ -9,7 +9,8 @@ use shunt_layout::status::StatusPage;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Time between two stamps of a page on which nothing changes.
+/// Time between two stamps of a page on which nothing was told to change. Channels are looked at then as well: what a
+/// switch meets is told once it is over, and one that finds no path is not over.
 const STAMP: Nanos = Nanos::millis(100);
 /// Time between two looks over all channels at least.
 const LOOK: Nanos = Nanos::millis(5);
@@ -117,19 +118,18 @@ impl StatusBoard {
         trouble: bool,
         fill: impl FnOnce(&mut StatusPage),
     ) {
-        let look = (told != self.seen || trouble) && now >= self.next_look;
-        if !look && now < self.next_stamp {
+        let stamp = now >= self.next_stamp;
+        let look = stamp || ((told != self.seen || trouble) && now >= self.next_look);
+        if !look {
             return;
         }
         self.next_stamp = now + STAMP;
         self.image.summary.updated_unix_ns = unix_ns();
-        if look {
-            self.seen = told;
-            self.next_look = now + LOOK;
-            fill(&mut self.image);
-            if let Some(metrics) = &mut self.metrics {
-                metrics.update(&self.image);
-            }
+        self.seen = told;
+        self.next_look = now + LOOK;
+        fill(&mut self.image);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.update(&self.image);
         }
         if let Some(page) = &mut self.page {
             page.publish(&self.image);
@@ -165,5 +165,9 @@ mod tests {
         assert!(!filled(LOOK, 0, false), "nothing was told");
         assert!(filled(LOOK, 1, false) && !filled(LOOK, 2, false), "too early");
         assert!(filled(LOOK * 2, 2, false) && filled(LOOK * 3, 2, true), "there is trouble");
+        assert!(
+            !filled(LOOK * 4, 2, false) && filled(LOOK * 3 + STAMP, 2, false),
+            "a switch that tells nothing"
+        );
     }
 }

@@ -306,10 +306,17 @@ impl StateWords {
         PathState::from_raw(unsafe { self.platform().load32(addr_of_mut!((*self.row(at)).state)) })
     }
 
-    /// True if a channel is on its primary and nobody switches it, by its row.
+    /// True if a channel is on the first of its paths that no operator took out, and nobody switches it, by its row.
     pub fn is_settled(&self, row: u32) -> bool {
         let word = self.switch_word(row);
-        word.step() == Step::Idle && word.slot() == 0
+        word.step() == Step::Idle && self.is_first_in(row, word.slot())
+    }
+
+    /// True if an operator took out every path of a channel before this one, by its row.
+    pub fn is_first_in(&self, row: u32, slot: u32) -> bool {
+        let per = self.root().channels_per_pe;
+        let (peer, channel) = (row / per, row % per);
+        (0..slot).all(|slot| self.path_state(Place { peer, channel, slot }) == PathState::Retired)
     }
 
     /// The send queue that a switch of this channel still reads its journal from, if it may.

@@ -33,7 +33,7 @@ const LOG2_CHUNK: u32 = 14;
 ///
 /// Exit status: 0 all holds, 1 something is wrong or there is no device, 2 bad usage.
 #[derive(Parser)]
-#[command(name = "shunt-devx-check", version)]
+#[command(name = "shunt-devx-check", version, max_term_width = 80)]
 struct Arguments {
     /// Devices; half of them for each of two PEs. All if none is named.
     devices: Vec<String>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Exit status: 0 all holds, 1 something is wrong, 2 it could not be checked. Without RDMA devices: `shunt soft-rdma
 /// run -- shunt-verbs-check data`.
 #[derive(Parser)]
-#[command(name = "shunt-verbs-check", version)]
+#[command(name = "shunt-verbs-check", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: What,

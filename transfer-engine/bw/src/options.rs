@@ -41,8 +41,10 @@ pub enum CancelHow {
 #[derive(Parser, Clone, Debug)]
 #[command(name = "transfer_bw", version)]
 #[command(
-    after_help = "Exit status: 0 clean, 1 a promise was broken or a fault hit nothing, 2 bad usage. Figures are wall \
-                  time on what `clock` in the verdict names."
+    max_term_width = 80,
+    after_help = "Exit status: 0 clean, 1 a promise was broken or a fault hit nothing, 2 bad usage, 3 no rail was \
+                  left, or the fate of a transfer is not known. Figures are wall time on what `clock` in the verdict \
+                  names."
 )]
 pub struct Options {
     /// How memory is written
@@ -139,11 +141,17 @@ impl Options {
             let Injection { at_ns, pe, rail, .. } = injection;
             if *pe > 1 || rail.is_none_or(|rail| rail >= self.rails) {
                 let last = self.rails - 1;
-                return Err(format!("--inject {injection}: expected end 0 or 1 and rail 0 to {last}"));
+                let at = rail.map_or_else(|| pe.to_string(), |rail| format!("{pe}.{rail}"));
+                return Err(format!(
+                    "--inject {injection}: expected end 0 or 1 and rail 0 to {last}, got {at}"
+                ));
             }
             if *at_ns >= duration {
                 let duration = format_time(duration);
-                return Err(format!("--inject {injection}: expected a time before --duration {duration}"));
+                let at = format_time(*at_ns);
+                return Err(format!(
+                    "--inject {injection}: expected a time before --duration {duration}, got {at}"
+                ));
             }
         }
         Ok(())

@@ -19,6 +19,9 @@ const REST: Nanos = Nanos::millis(4);
 /// The last slots rest longer: as long as anything can be late.
 const LAST_REST: Nanos = Nanos::millis(200);
 
+/// The receiver gives up so much later than the sender, which may see the last rail fail later.
+const LATER: Nanos = Nanos::secs(2);
+
 /// What callbacks say of a slot.
 enum Said {
     /// Its immediates were counted.
@@ -36,6 +39,8 @@ pub struct Receiver<'a> {
     tell: Tell<Said>,
     heard: Heard<Said>,
     last: Option<Nanos>,
+    /// When a rail to the sender worked last.
+    rails_seen: Nanos,
     part: Part,
 }
 
@@ -44,7 +49,8 @@ impl<'a> Receiver<'a> {
     pub fn new(options: &'a Options, end: &'a mut End) -> Self {
         let (tell, heard) = channel();
         let (resting, part) = (VecDeque::new(), Part::default());
-        Self { options, end, turns: [0; SLOTS], resting, tell, heard, last: None, part }
+        let rails_seen = end.now();
+        Self { options, end, turns: [0; SLOTS], resting, tell, heard, last: None, rails_seen, part }
     }
 
     /// Receives until the sender has said how often each slot was used, and every use has come.
@@ -56,6 +62,10 @@ impl<'a> Receiver<'a> {
         let peer = self.end.peer;
         while self.end.engine.counter(peer, FINISH) == 0 {
             self.round()?;
+            if self.is_lost() {
+                self.part.peer_lost = true;
+                return Ok(self.part);
+            }
         }
         let words = self.words()?;
         let (wanted, spoilt) = (words.map(|word| word & !SPOILT), words.map(|word| word & SPOILT != 0));
@@ -97,6 +107,15 @@ impl<'a> Receiver<'a> {
             self.give_back(slot)?;
         }
         Ok(())
+    }
+
+    /// No rail to the sender has worked for as long as it waits itself, and a little longer.
+    fn is_lost(&mut self) -> bool {
+        let now = self.end.now();
+        if !self.end.engine.rails_to(self.end.peer).is_empty() {
+            self.rails_seen = now;
+        }
+        now > self.rails_seen + self.end.engine.policy().give_up + LATER
     }
 
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>> {

@@ -59,7 +59,7 @@ impl<'a> Sender<'a> {
         self.end.meet()?;
         let began = self.end.now();
         let until = began + Nanos::new(self.options.duration());
-        while self.end.now() < until {
+        while self.end.now() < until && !self.part.peer_lost {
             let free = self.slots.iter().position(|slot| !slot.writing && !slot.lent);
             match free {
                 Some(slot) => self.send(slot)?,
@@ -75,6 +75,9 @@ impl<'a> Sender<'a> {
         }
         self.part.took_ns = (self.end.now() - began).get();
         self.part.cancel_ns = self.cancels.percentiles();
+        if self.part.peer_lost {
+            return Ok(self.part);
+        }
         self.finish()?;
         // The receiver waits as long for what it misses, and says so.
         self.end.until("the receiver's word that it waits no more", |end| {
@@ -183,6 +186,14 @@ impl<'a> Sender<'a> {
             self.part.failure = error.to_string();
         }
         self.part.transfers_failed += 1;
+        match error {
+            TransferError::Uncertain { .. } => self.part.transfers_uncertain += 1,
+            TransferError::PeerLost { .. } => {
+                self.part.transfers_lost += 1;
+                self.part.peer_lost = true;
+            }
+            _ => {}
+        }
         Ok(())
     }
 

@@ -22,6 +22,12 @@ pub struct Part {
     pub transfers: u64,
     /// See [`Part::transfers`].
     pub transfers_failed: u64,
+    /// Of those that failed: immediates may have arrived or not, and the receiver's NIC could not say which.
+    pub transfers_uncertain: u64,
+    /// Of those that failed: no rail to the peer worked any more.
+    pub transfers_lost: u64,
+    /// This end has given the other one up.
+    pub peer_lost: bool,
     /// Transfers that were cancelled before all of them was written.
     pub cancelled: u64,
     /// From a cancel to the proof that nothing of it lands any more, nanoseconds: median, 99th percentile, longest.
@@ -55,7 +61,7 @@ pub struct Part {
 /// What came of it all.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Verdict {
-    /// `clean`, `broken` or `not exercised`.
+    /// `clean`, `broken`, `peer lost`, `uncertain` or `not exercised`.
     pub verdict: &'static str,
     /// What figures are.
     pub clock: &'static str,
@@ -88,6 +94,7 @@ impl Verdict {
             imm_missing: receiver.imm_missing,
             late_writes: receiver.late_writes,
             max_gap_ns: receiver.max_gap_ns,
+            peer_lost: sender.peer_lost || receiver.peer_lost,
             faults,
             ..sender.clone()
         };
@@ -99,7 +106,12 @@ impl Verdict {
             _ => part.transfers == 0 || part.pages != part.transfers * options.pages(),
         };
         let verdict = match () {
-            () if broken + part.transfers_failed > 0 || idle => "broken",
+            () if broken > 0 || part.transfers_failed > part.transfers_uncertain + part.transfers_lost => {
+                "broken"
+            }
+            () if part.peer_lost => "peer lost",
+            () if part.transfers_uncertain > 0 => "uncertain",
+            () if idle => "broken",
             () if missed => "not exercised",
             () => "clean",
         };
@@ -115,9 +127,13 @@ impl Verdict {
         }
     }
 
-    /// 0 if nothing is wrong, else 1.
+    /// 0 clean, 3 where no rail was left or the fate of a transfer is not known, else 1.
     pub fn exit_status(&self) -> u8 {
-        u8::from(self.verdict != "clean")
+        match self.verdict {
+            "clean" => 0,
+            "peer lost" | "uncertain" => 3,
+            _ => 1,
+        }
     }
 }
 

@@ -200,3 +200,27 @@ fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
     assert!(rows.iter().all(|row| row["gb_s"].as_f64() > Some(0.0)), "{said}");
     assert_eq!(said.matches(" paged ").count() + said.matches(" single ").count(), rows.len(), "{said}");
 }
+
+/// It waited without end for a last word that no rail could carry.
+#[test]
+fn where_every_rail_is_gone_both_ends_say_so() {
+    let faults = ["--inject", "200ms:0.0:down", "--inject", "200ms:0.1:down"];
+    for mode in ["paged", "read"] {
+        let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+            .args(["--duration", "1s", "--mode", mode])
+            .args(faults)
+            .env("SHUNT_GIVE_UP", "300ms")
+            .env_remove("SHUNT_RANK")
+            .env_remove("SHUNT_NIC")
+            .output();
+        let output = program.expect("the program starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!(
+            (output.status.code(), verdict["verdict"].as_str(), verdict["peer_lost"].as_bool()),
+            (Some(3), Some("peer lost"), Some(true)),
+            "{text}"
+        );
+        assert_eq!((number(&verdict, "pages_wrong"), number(&verdict, "imm_doubled")), (0, 0), "{text}");
+    }
+}

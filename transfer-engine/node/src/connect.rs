@@ -1,6 +1,7 @@
 //! A domain with a lane to each other end, over each rail that both have.
 
 use crate::error::NoNode;
+use crate::source;
 use shunt::device::platform::host::World;
 use shunt::host::agent::worker::Threads;
 use shunt::host::connect::Bootstrap;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 /// A lane opens within so long, or not at all.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a peer may be without a lane, on NICs in software: they wait for cores.
-const GIVE_UP: Nanos = Nanos::secs(10);
+/// How long a peer may be without a lane, where nothing is set: soft NICs wait for cores.
+const GIVE_UP: Nanos = Nanos::secs(1);
+const GIVE_UP_SOFT: Nanos = Nanos::secs(10);
 
 /// An end that is connected.
 pub struct Connected {
@@ -40,6 +42,12 @@ impl Connected {
     }
 }
 
+/// `SHUNT_GIVE_UP`, which `Source::find` has looked at.
+fn give_up(nics: &OpenNics) -> Nanos {
+    let usual = if nics.are_soft() { GIVE_UP_SOFT } else { GIVE_UP };
+    source::give_up_ns().ok().flatten().map_or(usual, Nanos::new)
+}
+
 /// Opens so many rails of this member and connects it to all others. All of them call it.
 ///
 /// # Errors
@@ -58,7 +66,7 @@ pub fn connect(member: Member, nics: &OpenNics, rails: u32) -> Result<Connected,
         address_from_bytes(bytes).map_err(|error| NoNode::Refused(format!("end {end}: {error}")))
     };
     let peers = (0..).zip(&addresses).map(read).collect::<Result<Vec<_>, _>>()?;
-    let (ends, policy) = (peers.len() as u32, Policy { give_up: GIVE_UP, ..Policy::of_rails(rails) });
+    let (ends, policy) = (peers.len() as u32, Policy { give_up: give_up(nics), ..Policy::of_rails(rails) });
     let patience = if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE };
     let parts = Parts { me: pe, world: world.clone(), rails: opened, peers, oob, draw, patience };
     let engine = Engine::new(RcDomain::new(parts, &Threads), policy);

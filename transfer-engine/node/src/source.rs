@@ -4,7 +4,7 @@ use crate::error::NoNode;
 use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
 use shunt::machine::{Found, Rails};
-use shunt_settings::NicKind;
+use shunt_settings::{ConfigError, Lookup, NicKind, parse_duration};
 
 /// What a program asks of its NICs.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,11 @@ pub struct Wish {
     pub rails: u32,
     /// Rate of each rail in Gb/s, of NICs in software.
     pub soft_gbps: f64,
+}
+
+/// What `SHUNT_GIVE_UP` holds, if it is set.
+pub(crate) fn give_up_ns() -> Result<Option<u64>, ConfigError> {
+    Lookup(&|name| std::env::var(name).ok()).parse("SHUNT_GIVE_UP", parse_duration)
 }
 
 /// What it comes to here.
@@ -29,6 +34,7 @@ impl Source {
     /// # Errors
     /// It is not there.
     pub fn find(wish: Wish) -> Result<Self, NoNode> {
+        give_up_ns().map_err(|error| NoNode::Refused(error.to_string()))?;
         let lookup = |name: &str| std::env::var(name).ok();
         let found = Found::find(wish.nic, Rails::Exactly(wish.rails), &lookup)?;
         Ok(Self { wish, found })

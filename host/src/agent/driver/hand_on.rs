@@ -63,7 +63,7 @@ pub(super) fn oldest_switch(recovery: &Recovery) -> Option<u64> {
     rows(recovery).filter_map(|row| recovery.channels.words.switching_since(row)).min()
 }
 
-/// Every port up, every path ready, every channel on its primary.
+/// Every port up, every path ready or taken out by an operator, every channel on the first of those that are in.
 pub(super) fn is_calm(recovery: &Recovery) -> bool {
     let ready = |key: usize| {
         let health = recovery.path(key).map(|path| path.health());

@@ -107,7 +107,7 @@ fn fill_row(recovery: &Recovery, page: &mut StatusPage, row: u32, peer: u32) -> 
     }
     let state = match look.step {
         Step::Dead => PeerState::Lost,
-        Step::Idle if look.slot != 0 => PeerState::Backup,
+        Step::Idle if !recovery.channels.words.is_first_in(row, look.slot) => PeerState::Backup,
         Step::Idle if thin => PeerState::Thin,
         Step::Idle => PeerState::Fine,
         _ if look.pathless => PeerState::Pathless,
