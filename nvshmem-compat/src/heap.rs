@@ -16,7 +16,7 @@ pub const ALIGN_MAX: u64 = 4096;
 pub enum HeapError {
     /// No free range is long enough.
     #[error(
-        "the symmetric heap: expected at most {longest} bytes at once of {free} that are left, got {bytes} aligned to \
+        "the symmetric heap: expected at most {longest} bytes at once of {free} free ones, got {bytes} aligned to \
          {align}; set NVSHMEM_SYMMETRIC_SIZE to more"
     )]
     Full {
@@ -223,7 +223,8 @@ mod tests {
             assert_eq!(heap.alloc(1, met), Err(HeapError::Align { met }));
         }
         assert_eq!(
-            heap.alloc(u64::MAX, 1).map_err(|error| error.to_string().contains("256 bytes left")),
+            heap.alloc(u64::MAX, 1)
+                .map_err(|error| error.to_string().contains("at most 256 bytes at once of 256 free ones")),
             Err(true)
         );
         assert!(SymmetricHeap::array_bytes(u64::MAX, 2).is_err());

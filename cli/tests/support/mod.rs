@@ -48,7 +48,9 @@ pub fn document(text: &[u8]) -> Value {
 /// The object without its header, whose time and machine differ from run to run.
 pub fn body(text: &[u8]) -> String {
     let mut value = document(text);
-    for field in ["schema", "version", "shunt", "command", "options", "machine", "start_unix_ns"] {
+    for field in
+        ["schema", "version", "shunt", "command", "options", "environment", "machine", "start_unix_ns"]
+    {
         let had = value.as_object_mut().unwrap().remove(field);
         assert!(had.is_some(), "no {field}");
     }

@@ -83,7 +83,8 @@ pub fn read(files: &[(String, String)]) -> Result<Run, BadEvents> {
         for (at, line) in lines {
             match event(file, at + 1, line) {
                 // A process that was killed may leave half a line.
-                Err(BadEvents::Json { .. }) if at + 1 == last && at > 0 && !text.ends_with('\n') => {}
+                Err(BadEvents::Json { error, .. })
+                    if error.is_eof() && at + 1 == last && at > 0 && !text.ends_with('\n') => {}
                 event => events.push(event?),
             }
         }

@@ -153,6 +153,10 @@ fn what_is_no_event_is_refused_with_its_line() {
     assert!(error("{\"schema\":1}\nnonsense").starts_with("f:2: expected an event"));
     assert!(error("{\"schema\":2}").starts_with("f:1: schema: expected 1, got 2;"));
     assert!(error("\n").contains("SHUNT_EVENTS=FILE"));
+    assert!(error("{\"schema\":1}\n{\"sch\n").starts_with("f:2: expected an event"));
+    // A process that was killed leaves half a line, the last one.
+    let half = ("f".to_owned(), "{\"schema\":1}\n{\"sch".to_owned());
+    assert!(events::read(&[half]).is_ok());
 }
 
 #[test]
