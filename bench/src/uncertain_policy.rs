@@ -118,8 +118,8 @@ impl<'r> Arbiter<'r> {
         let count = self.decided.add(pe, fault);
         let against = refused(resolution);
         if against && refused(Resolution::Applied) {
-            // Answered a moment ago, and whoever switches has not taken it up. A later question about the same ticket
-            // is another one: what was repeated can be lost as well.
+            // Answered a moment ago, and the switch has not taken it up. A later question about the same ticket is
+            // another one: what was repeated can be lost as well.
             self.decided.take_back(pe, fault);
             return;
         }

@@ -18,7 +18,7 @@ pub fn document<T: Kind>(body: T) -> String {
     Document::new(body).pretty() + "\n"
 }
 
-/// Writes to stdout; false if nobody reads it any more, or it cannot be written, which is told.
+/// Writes to stdout; false if no reader is left, or if it cannot be written, which is told.
 pub fn written(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());

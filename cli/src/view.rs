@@ -36,9 +36,10 @@ pub fn run(arguments: &Arguments) -> u8 {
     }
 }
 
-/// Device and inode of a file that is there.
+/// Device and inode of a regular file that is there.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
+    let data = std::fs::metadata(path).ok().filter(|data| data.is_file())?;
+    Some((data.dev(), data.ino()))
 }
 
 /// What would be written over, if something would.
@@ -46,7 +47,7 @@ fn clash(arguments: &Arguments) -> Option<String> {
     let outputs = [Some(("-o", &arguments.out)), arguments.trace.as_ref().map(|path| ("--trace", path))];
     let outputs: Vec<(&str, &PathBuf)> = outputs.into_iter().flatten().collect();
     let same = |one: &Path, other: &Path| {
-        one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+        identity(one).map_or(one == other && !one.exists(), |one| identity(other) == Some(one))
     };
     for (option, path) in &outputs {
         if arguments.events.iter().any(|events| same(events, path)) {

@@ -28,7 +28,7 @@ class TransferError(RuntimeError):
 
 
 class Counts(NamedTuple):
-    """What an end has met so far: lanes left because of a fault, lanes opened, pieces sent again on another lane."""
+    """What an end has seen so far: lanes left because of a fault, lanes opened, pieces sent again on another lane."""
 
     failovers: int
     opened: int
@@ -201,9 +201,8 @@ class Engine:
         The peer counts `writes_of(nbytes)` immediates. Raises ValueError where it does not fit, and posts nothing then.
         """
         own, other = self._place(source, target)
-        at, to = checked.whole(source_offset, "source_offset", 0, checked.U64), checked.whole(
-            target_offset, "target_offset", 0, checked.U64
-        )
+        at = checked.whole(source_offset, "source_offset", 0, checked.U64)
+        to = checked.whole(target_offset, "target_offset", 0, checked.U64)
         count = max(source.nbytes - at, 0) if nbytes is None else checked.whole(nbytes, "nbytes", 0, checked.U64)
         imm = None if imm is None else checked.whole(imm, "imm")
         return Transfer(self._native.write(checked.whole(peer, "peer"), count, imm, own, at, other, to))
@@ -226,10 +225,10 @@ class Engine:
         own, other = self._place(source, target)
         size = checked.whole(page_bytes, "page_bytes", 1, checked.U64)
         imm = None if imm is None else checked.whole(imm, "imm")
-        from_, to = ([checked.whole(page, what) for page in pages] for pages, what in (
-            (source_pages, "source_pages"), (target_pages, "target_pages")))
-        return Transfer(self._native.write_pages(
-            checked.whole(peer, "peer"), size, imm, own, (from_, size, 0), other, (to, size, 0)))
+        peer = checked.whole(peer, "peer")
+        from_ = [checked.whole(page, "source_pages") for page in source_pages]
+        to = [checked.whole(page, "target_pages") for page in target_pages]
+        return Transfer(self._native.write_pages(peer, size, imm, own, (from_, size, 0), other, (to, size, 0)))
 
     def read(
         self,
@@ -263,7 +262,7 @@ class Engine:
         return Expectation(self._native.expect(peer, imm, count, patience))
 
     def counts(self) -> Counts:
-        """What this end has met so far."""
+        """What this end has seen so far."""
         return Counts(*self._native.counts())
 
     def rails_to(self, peer: int) -> list[tuple[int, int]]:

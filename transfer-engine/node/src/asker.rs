@@ -33,7 +33,7 @@ impl Asker {
         let _ = self.0.send(Told::Stop);
     }
 
-    /// Work that answers nobody. It is lost where the thread has ended.
+    /// Work without an answer. It is lost where the thread has ended.
     pub fn tell(&self, work: impl FnOnce(&mut Engine<RcDomain>, Nanos) + Send + 'static) {
         let _ = self.0.send(Told::Work(Box::new(work)));
     }

@@ -48,7 +48,7 @@ impl GpuMemory for Lent {
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
         self.check(address, bytes.len())?;
-        // SAFETY: inside the memory that was lent (checked), which whoever called `lend` vouches for.
+        // SAFETY: inside the memory that was lent (checked), for which the caller of `lend` vouches.
         unsafe { copy_in(address, bytes) }
         Ok(())
     }
