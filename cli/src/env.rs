@@ -167,12 +167,71 @@ fn nearest(name: &str) -> Option<&'static str> {
     config::nearest(name, known().map(|variable| variable.name))
 }
 
+/// Those that most jobs need, in the order in which they are listed.
+const FIRST: [&str; 14] = [
+    "NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE",
+    "SHUNT_NIC",
+    "NVSHMEM_HCA_LIST",
+    "NVSHMEM_SYMMETRIC_SIZE",
+    "SHUNT_BACKUPS",
+    "SHUNT_GIVE_UP",
+    "SHUNT_SUSPECT",
+    "SHUNT_RECOVERY_WINDOW",
+    "SHUNT_FETCH",
+    "SHUNT_POLLED_PUTS",
+    "SHUNT_QUEUES",
+    "SHUNT_LOG",
+    "SHUNT_EVENTS",
+    "SHUNT_METRICS",
+];
+/// What the others are about, by how their names begin: the first that fits.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("verbs programs", &["SHUNT_VERBS"]),
+    ("NICs in software", &["SHUNT_SOFT"]),
+    (
+        "log and metrics",
+        &["SHUNT_LOG", "SHUNT_STATUS", "SHUNT_STEP_RECORDS", "NVSHMEM_DEBUG", "NVSHMEM_INFO"],
+    ),
+    (
+        "processes of a job",
+        &[
+            "SHUNT_RANK",
+            "SHUNT_WORLD",
+            "SHUNT_LOCAL_RANK",
+            "SHUNT_ROOT",
+            "SHUNT_SECRET",
+            "SHUNT_FABRIC",
+            "NVSHMEM_BOOTSTRAP",
+        ],
+    ),
+    ("paths and failover", &["SHUNT_"]),
+    ("NVSHMEM", &["NVSHMEM_"]),
+];
+
+/// Where a variable is listed: its group, and its place among the first.
+fn place(name: &str) -> (usize, usize) {
+    match FIRST.iter().position(|first| *first == name) {
+        Some(at) => (0, at),
+        None => {
+            let fits = |(_, starts): &(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
+            (1 + GROUPS.iter().position(fits).unwrap_or(GROUPS.len()), 0)
+        }
+    }
+}
+
+fn heading(group: usize) -> &'static str {
+    match group.checked_sub(1) {
+        None => "what most jobs need",
+        Some(group) => GROUPS.get(group).map_or("others", |(name, _)| name),
+    }
+}
+
 /// The table: a line a variable, or where a terminal is too narrow for that, the meaning below.
-fn table(lines: &[Line], long: bool, width: Option<usize>) -> String {
-    let row = |line: &Line| vec![line.variable.name.into(), line.shown(), line.source()];
+fn table(lines: &[&Line], long: bool, width: Option<usize>) -> String {
+    let row = |line: &&Line| vec![line.variable.name.into(), line.shown(), line.source()];
     let mut rows: Vec<Vec<String>> = lines.iter().map(row).collect();
     let beside = |rows: &[Vec<String>]| {
-        let with = |(row, line): (&Vec<String>, &Line)| {
+        let with = |(row, line): (&Vec<String>, &&Line)| {
             row.iter().cloned().chain([line.variable.meaning.clone()]).collect()
         };
         columns(&rows.iter().zip(lines).map(with).collect::<Vec<_>>(), "")
@@ -183,7 +242,13 @@ fn table(lines: &[Line], long: bool, width: Option<usize>) -> String {
         |text: &str| narrow.map_or(format!("    {text}\n"), |width| wrap_to(width, text, "    ", "    "));
     let heads = if narrow.is_some() { columns(&std::mem::take(&mut rows), "") } else { wide };
     let mut out = String::new();
+    let mut above = None;
     for (head, line) in heads.lines().zip(lines) {
+        let (group, _) = place(line.variable.name);
+        if above.replace(group) != Some(group) {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            out += &format!("{gap}{}:\n", heading(group));
+        }
         out += &format!("{head}\n");
         if narrow.is_some() {
             out += &below(&line.variable.meaning);
@@ -196,7 +261,9 @@ fn table(lines: &[Line], long: bool, width: Option<usize>) -> String {
 }
 
 fn as_text(lines: &[Line], others: &[Other], long: bool, width: Option<usize>) -> String {
-    let mut out = table(lines, long, width);
+    let mut sorted: Vec<&Line> = lines.iter().collect();
+    sorted.sort_by_key(|line| place(line.variable.name));
+    let mut out = table(&sorted, long, width);
     let (ours, theirs): (Vec<&Other>, Vec<&Other>) = others.iter().partition(|other| other.ours);
     for other in ours {
         let meant = other.meant.map_or(String::new(), |name| format!(", did you mean {name}?"));
@@ -305,6 +372,18 @@ mod tests {
     #[test]
     fn the_schema_is_kept() {
         shunt_json::kept(EnvironmentJson::NAME, &shunt_json::schema::<EnvironmentJson>());
+    }
+
+    #[test]
+    fn each_variable_has_a_group_and_those_that_matter_exist() {
+        for first in FIRST {
+            assert!(known().any(|variable| variable.name == first), "{first} is read by nothing");
+        }
+        for variable in known() {
+            assert!(place(variable.name).0 <= GROUPS.len(), "{}", variable.name);
+        }
+        assert_eq!((heading(0), heading(1), heading(9)), ("what most jobs need", "verbs programs", "others"));
+        assert_eq!((place("SHUNT_NIC"), place("SHUNT_VERBS_RULE").0, place("SHUNT_MPL").0), ((0, 1), 1, 5));
     }
 
     #[test]
