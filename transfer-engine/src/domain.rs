@@ -5,18 +5,20 @@ use shunt_recovery::nanos::Nanos;
 use std::sync::Arc;
 
 /// What a piece does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// RDMA WRITE, with what the receiver's completion carries, or without one.
     Write(Option<u32>),
     /// RDMA READ.
     Read,
+    /// SEND of these bytes, [`PART_BYTES`](crate::message::PART_BYTES) at most: a part of a message. It names no memory.
+    Send(Arc<[u8]>),
 }
 
 impl Op {
-    /// True if the other end changes in no way when it is done twice.
-    pub const fn repeats(self) -> bool {
-        matches!(self, Self::Read | Self::Write(None))
+    /// True if the other end changes in no way when it is done twice: a receiver passes over a part that it has.
+    pub const fn repeats(&self) -> bool {
+        matches!(self, Self::Read | Self::Write(None) | Self::Send(_))
     }
 }
 
@@ -74,10 +76,15 @@ pub enum Event {
     Sent(LaneId, u64),
     /// A lane does not work any more. It is to be closed.
     Failed(LaneId),
+    /// The same, because a NIC refused the oldest piece that is not executed: its keys, its addresses, its length. It
+    /// would be refused on every lane.
+    Denied(LaneId),
     /// A lane is closed, whoever asked for it.
     Closed(LaneId, Fence),
     /// An immediate of a peer has arrived, and its bytes before it.
     Imm(PeerId, u32),
+    /// A part of a message of a peer has arrived.
+    Part(PeerId, Vec<u8>),
 }
 
 /// The rails of one transport. A lane executes its pieces in the order they were posted; lanes have no order among

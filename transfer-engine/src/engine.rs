@@ -9,13 +9,15 @@ use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
+use crate::message::{Messages, Outgoing};
 use crate::region::{Mr, MrDesc};
 use crate::shard::{PIECE_MAX, page_pairs, pieces};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Pieces that are handed to a lane at once.
@@ -47,6 +49,10 @@ pub struct Engine<D> {
     scattered: BTreeMap<JoinId, Vec<TransferId>>,
     barriers: Joins<(PeerId, Result<(), TransferError>), OnMet>,
     watchers: Watchers,
+    outgoing: Outgoing,
+    messages: Messages,
+    /// Messages that nobody has taken.
+    inbox: VecDeque<(PeerId, Vec<u8>)>,
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
@@ -67,6 +73,9 @@ impl<D: Domain> Engine<D> {
             scattered: BTreeMap::new(),
             barriers: Joins::default(),
             watchers: Watchers::default(),
+            outgoing: Outgoing::default(),
+            messages: Messages::default(),
+            inbox: VecDeque::new(),
             expectations: 0,
             panics: 0,
             events: Vec::new(),
@@ -254,6 +263,29 @@ impl<D: Domain> Engine<D> {
         Err(TransferError::Refused { what: "a region's keys", want: "one for each rail", met })
     }
 
+    /// Begins to send a message. Its bytes are copied. A peer gets the messages of an engine in order, each once; it has
+    /// ended when the peer's NIC has all of it.
+    ///
+    /// # Errors
+    /// It is longer than [`MESSAGE_MAX`](crate::message::MESSAGE_MAX). Nothing was posted.
+    pub fn submit_send(
+        &mut self,
+        now: Nanos,
+        peer: PeerId,
+        message: &[u8],
+        done: OnDone,
+    ) -> Result<TransferId, TransferError> {
+        let parts = self.outgoing.parts(peer, message)?;
+        let id = self.transfers.next_id();
+        let pieces = parts.into_iter().map(|part| send(id, part)).collect();
+        Ok(self.begin(now, peer, pieces, Told::Caller(done)))
+    }
+
+    /// The oldest message that has arrived and was not taken. Until then it is kept.
+    pub fn take_message(&mut self) -> Option<(PeerId, Vec<u8>)> {
+        self.inbox.pop_front()
+    }
+
     fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>, told: Told) -> TransferId {
         let id = self.transfers.begin(now, peer, pieces);
         self.on_done.insert(id, told);
@@ -341,10 +373,15 @@ impl<D: Domain> Engine<D> {
                 Event::Opened(lane, facts) => self.transfers.opened(lane, facts),
                 Event::Sent(lane, count) => self.transfers.sent(lane, count),
                 Event::Failed(lane) => self.transfers.failed(now, lane),
+                Event::Denied(lane) => self.transfers.denied(now, lane),
                 Event::Closed(lane, fence) => self.transfers.closed(now, lane, fence),
                 Event::Imm(peer, imm) => {
                     let reached = self.counters.arrived(peer, imm);
                     reached.into_iter().for_each(|ended| self.tell_reached(ended));
+                }
+                Event::Part(peer, part) => {
+                    let whole = self.messages.arrived(peer, &part).into_iter();
+                    self.inbox.extend(whole.map(|message| (peer, message)));
                 }
             }
         }
@@ -442,4 +479,9 @@ impl<D: Domain> Engine<D> {
 fn piece(transfer: TransferId, op: Op, local: (&Mr, u64), remote: (&MrDesc, u64), len: u64) -> Piece {
     let (local_keys, remote_keys) = (local.0.keys().clone(), remote.0.keys().clone());
     Piece { transfer, op, local: local.1, local_keys, remote: remote.1, remote_keys, len }
+}
+
+fn send(transfer: TransferId, part: Arc<[u8]>) -> Piece {
+    let (len, none) = (part.len() as u64, || Arc::from([]));
+    Piece { transfer, op: Op::Send(part), local: 0, local_keys: none(), remote: 0, remote_keys: none(), len }
 }

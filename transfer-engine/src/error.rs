@@ -51,6 +51,19 @@ pub enum TransferError {
         /// Pieces in question.
         pieces: u64,
     },
+    /// A NIC refused a piece: the peer has taken its region back, say. It would refuse it on every rail.
+    #[error(
+        "peer {peer}: expected memory that both NICs know under the keys of the transfer, got a refusal; {written} of \
+         {of} pieces were written, ask the peer for a new description of its region"
+    )]
+    Denied {
+        /// The peer.
+        peer: PeerId,
+        /// Pieces that are known to be written.
+        written: u64,
+        /// Pieces of the transfer.
+        of: u64,
+    },
     /// An expectation's deadline passed, or its peer was lost.
     #[error("immediate {imm:#x} of peer {peer}: expected {want}, got {got} by the deadline")]
     Missing {

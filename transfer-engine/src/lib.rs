@@ -1,5 +1,5 @@
 //! Point-to-point transfers that outlive a NIC: single and paged writes over several rails, scatters, barriers,
-//! immediates counted once, cancel with proof.
+//! immediates counted once, messages in order, cancel with proof.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | [`transfer`] | the life of transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
+//! | [`message`] | messages in parts: in order, each once; pure |
 //! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
 //! | [`region`] | regions and their descriptions, bounds and rights; pure |
@@ -25,6 +26,7 @@ pub mod error;
 pub mod ids;
 pub mod imm;
 pub mod join;
+pub mod message;
 pub mod rc;
 pub mod region;
 pub mod shard;

@@ -6,6 +6,7 @@
 use crate::domain::{Fence, LaneFacts, Op, Piece};
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
+use crate::message;
 use crate::shard::{Load, choose};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, VecDeque};
@@ -94,6 +95,7 @@ impl Life {
             Some(TransferError::PeerLost { waited_ns, .. }) => {
                 Err(TransferError::PeerLost { peer, waited_ns: *waited_ns, written, of })
             }
+            Some(TransferError::Denied { .. }) => Err(TransferError::Denied { peer, written, of }),
             _ => Err(TransferError::Cancelled { written, of }),
         }
     }
@@ -106,6 +108,8 @@ struct Lane {
     bytes: u64,
     executed: u64,
     closing: bool,
+    /// A NIC refused the oldest piece that is not executed.
+    denied: bool,
 }
 
 /// Pieces that wait for a lane to a peer.
@@ -116,6 +120,13 @@ struct Queue {
     pathless: Option<Nanos>,
     /// That was said.
     lost: bool,
+}
+
+impl Queue {
+    /// True if a transfer waits.
+    fn has_more(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.transfer != TransferId::ENDED)
+    }
 }
 
 /// What has become of lanes and pieces so far.
@@ -188,7 +199,8 @@ impl Transfers {
 
     /// A lane may be used.
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
-        let lane = Lane { facts, under_way: VecDeque::new(), bytes: 0, executed: 0, closing: false };
+        let lane =
+            Lane { facts, under_way: VecDeque::new(), bytes: 0, executed: 0, closing: false, denied: false };
         self.lanes.insert(id, lane);
         self.counts.opened += 1;
         let queue = self.queues.entry(facts.peer).or_default();
@@ -233,9 +245,17 @@ impl Transfers {
         self.fence(now, id);
     }
 
+    /// A lane does not work any more, because a NIC refused a piece.
+    pub fn denied(&mut self, now: Nanos, id: LaneId) {
+        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.denied = true);
+        self.fence(now, id);
+    }
+
     /// A lane is closed.
     pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
-        let Some(Lane { facts, mut under_way, executed, .. }) = self.lanes.remove(&id) else { return };
+        let Some(Lane { facts, mut under_way, executed, denied, .. }) = self.lanes.remove(&id) else {
+            return;
+        };
         self.counts.closed += 1;
         self.look_for_lanes(now, facts.peer);
         // A truth that fails its cross-check is no truth.
@@ -246,7 +266,10 @@ impl Transfers {
         };
         match fence {
             Fence::Executed(count) => {
-                let rest = under_way.split_off((count - executed) as usize);
+                let mut rest = under_way.split_off((count - executed) as usize);
+                // What was refused is the first that was not executed.
+                let refused = if denied { rest.pop_front() } else { None };
+                refused.into_iter().for_each(|piece| self.deny(&piece));
                 // Of a read the peer's count says that it was answered, and not that the answer came.
                 let (mut unread, written): (VecDeque<_>, VecDeque<_>) =
                     under_way.into_iter().partition(|piece| piece.op == Op::Read);
@@ -256,12 +279,20 @@ impl Transfers {
             }
             // A piece without an immediate changes nothing when it is done twice: its transfer has not ended.
             Fence::NoTruth => {
+                let refused = if denied { under_way.pop_front() } else { None };
+                refused.into_iter().for_each(|piece| self.deny(&piece));
                 let (rest, in_doubt): (VecDeque<_>, VecDeque<_>) =
                     under_way.into_iter().partition(|piece| piece.op.repeats());
                 self.give_up_pieces(in_doubt, true);
                 self.again(facts.peer, rest);
             }
-            Fence::Unproven => self.give_up_pieces(under_way, false),
+            // The memory of a SEND is the lane's own.
+            Fence::Unproven => {
+                let (rest, in_doubt): (VecDeque<_>, VecDeque<_>) =
+                    under_way.into_iter().partition(|piece| matches!(piece.op, Op::Send(_)));
+                self.give_up_pieces(in_doubt, false);
+                self.again(facts.peer, rest);
+            }
         }
     }
 
@@ -298,7 +329,7 @@ impl Transfers {
     /// When [`Transfers::tick`] has something to do next.
     pub fn next_deadline(&self) -> Nanos {
         let drains = self.lives.values().filter_map(|life| life.drain_until);
-        let waits = self.queues.values().filter(|queue| !queue.lost || !queue.pieces.is_empty());
+        let waits = self.queues.values().filter(|queue| !queue.lost || queue.has_more());
         let losses = waits.filter_map(|queue| queue.pathless.map(|since| since + self.give_up));
         drains.chain(losses).min().unwrap_or(Nanos::MAX)
     }
@@ -375,15 +406,18 @@ impl Transfers {
     fn again(&mut self, peer: PeerId, pieces: VecDeque<Piece>) {
         for piece in pieces.into_iter().rev() {
             let id = piece.transfer;
-            let Some(life) = self.lives.get_mut(&id) else { continue };
-            life.under_way -= 1;
-            if !life.is_stopped() {
-                life.waiting += 1;
+            let life = self.lives.get_mut(&id);
+            let goes_on = life.map(|life| {
+                life.under_way -= 1;
+                life.waiting += u64::from(!life.is_stopped());
+                !life.is_stopped()
+            });
+            let left = if goes_on == Some(true) { Some(piece) } else { left_of(piece) };
+            if let Some(piece) = left {
                 self.counts.again += 1;
                 self.queues.entry(peer).or_default().pieces.push_front(piece);
-            } else {
-                self.settle(id);
             }
+            self.settle(id);
         }
     }
 
@@ -406,9 +440,24 @@ impl Transfers {
 
     fn drop_waiting(&mut self, id: TransferId) {
         let Some(life) = self.lives.get_mut(&id) else { return };
+        if life.waiting == 0 {
+            return;
+        }
         life.waiting = 0;
         let queue = self.queues.entry(life.peer).or_default();
-        queue.pieces.retain(|piece| piece.transfer != id);
+        let all = std::mem::take(&mut queue.pieces).into_iter();
+        queue.pieces =
+            all.filter_map(|piece| if piece.transfer == id { left_of(piece) } else { Some(piece) }).collect();
+    }
+
+    /// A NIC refused a piece that is under way no more: the rest of its transfer is not sent.
+    fn deny(&mut self, piece: &Piece) {
+        let Some(life) = self.lives.get_mut(&piece.transfer) else { return };
+        let (peer, written, of) = (life.peer, life.written, life.total);
+        life.under_way -= 1;
+        life.stopped.get_or_insert(TransferError::Denied { peer, written, of });
+        self.drop_waiting(piece.transfer);
+        self.settle(piece.transfer);
     }
 
     /// Ends a transfer of which nothing waits and nothing is under way.
@@ -422,6 +471,12 @@ impl Transfers {
         let quiesced = (life.unproven == 0).then_some(Quiesced { transfer: id, written });
         self.out.push_back(Output::Ended(Ended { transfer: id, result, quiesced }));
     }
+}
+
+/// What is still to be sent of a piece whose transfer has ended: a receiver waits for the number of each part.
+fn left_of(piece: Piece) -> Option<Piece> {
+    let Op::Send(part) = &piece.op else { return None };
+    Some(Piece { transfer: TransferId::ENDED, op: Op::Send(message::skipped(part)), ..piece })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn begin_as(transfers: &mut Transfers, count: u64, op: Op) -> TransferId {
     let (transfer, keys) = (transfers.next_id(), Arc::<[u32]>::from([1]));
     let piece = |at| Piece {
         transfer,
-        op,
+        op: op.clone(),
         local: at,
         local_keys: keys.clone(),
         remote: at,

@@ -12,30 +12,35 @@ use shunt_transfer_engine::sim::faults::{Fault, Kind};
 use shunt_transfer_engine::sim::{Config, Rng, Sim, SimDomain, key};
 use shunt_transfer_engine::transfer::{Cancel, Ended};
 
-const NODES: u32 = 3;
-const RAILS: u32 = 2;
+pub const NODES: u32 = 3;
+pub const RAILS: u32 = 2;
 const MEMORY: u64 = 1 << 16;
-const SEEDS: u64 = 200;
+pub const SEEDS: u64 = 200;
 /// Long after every fault and give-up time.
-const LATE: Nanos = Nanos::millis(500);
+pub const LATE: Nanos = Nanos::millis(500);
 
-struct Mesh {
-    sim: Sim,
-    engines: Vec<Engine<SimDomain>>,
-    regions: Vec<(Mr, MrDesc)>,
+pub struct Mesh {
+    pub sim: Sim,
+    pub engines: Vec<Engine<SimDomain>>,
+    pub regions: Vec<(Mr, MrDesc)>,
     /// The time of the network, for callbacks.
     clock: Arc<AtomicU64>,
 }
 
-fn mesh(seed: u64, faults: Vec<Fault>) -> Mesh {
+pub fn mesh(seed: u64, faults: Vec<Fault>) -> Mesh {
+    mesh_where(seed, faults, 0, 0)
+}
+
+/// One fence in so many ends without a count, one in so many proves nothing; 0: none.
+pub fn mesh_where(seed: u64, faults: Vec<Fault>, no_truth: u64, unproven: u64) -> Mesh {
     let config = Config {
         seed,
         nodes: NODES,
         rails: RAILS,
         memory: MEMORY as usize,
         depth: 4,
-        no_truth: 0,
-        unproven: 0,
+        no_truth,
+        unproven,
         faults,
     };
     let (sim, domains) = Sim::new(config);
@@ -56,7 +61,7 @@ fn mesh(seed: u64, faults: Vec<Fault>) -> Mesh {
 
 impl Mesh {
     /// Until nothing happens any more, or until then.
-    fn run(&mut self, until: Nanos) {
+    pub fn run(&mut self, until: Nanos) {
         loop {
             let now = self.sim.now();
             self.clock.store(now.get(), Ordering::Relaxed);
@@ -71,7 +76,7 @@ impl Mesh {
     }
 }
 
-fn faults(rng: &mut Rng) -> Vec<Fault> {
+pub fn faults(rng: &mut Rng) -> Vec<Fault> {
     (0..rng.below(5)).map(|_| Fault::random(rng, NODES, RAILS, 1_000_000)).collect()
 }
 
@@ -81,7 +86,7 @@ fn dead(node: u32) -> Vec<Fault> {
     (0..RAILS).map(fault).collect()
 }
 
-type Told<T> = Arc<Mutex<Vec<T>>>;
+pub type Told<T> = Arc<Mutex<Vec<T>>>;
 
 fn scatter(mesh: &mut Mesh, shares: &[(u32, u64, u64)]) -> Told<Vec<(PeerId, Ended)>> {
     let told: Told<_> = Arc::default();

@@ -1,5 +1,6 @@
 //! All tests of the crate as a program that uses it.
 
 mod calls;
+mod messages;
 mod several;
 mod swarm;

@@ -7,6 +7,7 @@
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
 //! | [`node`] | [`Node`]: an end and its thread |
+//! | `inbox` | messages that have arrived |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
 //! | `asker` | the way to that thread |
 //! | [`error`] | why there is no node, and why a call failed |
@@ -16,6 +17,7 @@
 mod asker;
 pub mod connect;
 pub mod error;
+mod inbox;
 pub mod node;
 pub mod pending;
 pub mod place;

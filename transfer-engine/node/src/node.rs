@@ -3,6 +3,7 @@
 use crate::asker::{Asker, Told};
 use crate::connect::{Connected, connect};
 use crate::error::{CallError, NoNode};
+use crate::inbox::Inbox;
 use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
 use shunt::Member;
@@ -61,6 +62,7 @@ pub struct Node {
     end: u32,
     ends: u32,
     thread: Option<JoinHandle<()>>,
+    inbox: Arc<Inbox>,
     place: Arc<Place>,
 }
 
@@ -73,13 +75,13 @@ impl Node {
     pub fn start(place: Place, rails: u32) -> Result<Vec<Self>, NoNode> {
         let place = Arc::new(place);
         let begun: Vec<_> = place.members().into_iter().map(|member| begin(member, &place, rails)).collect();
-        let node = |(asker, ready, thread): Begun| {
+        let node = |Begun { asker, ready, inbox, thread }: Begun| {
             // A thread that panicked tells nothing.
             let refused = || NoNode::Refused("an engine's thread has ended before it was ready".to_owned());
             let ready = ready.recv().map_err(|_| refused())?;
             let (exchange, end, ends) = ready?;
             let (exchange, thread, place) = (Mutex::new(exchange), Some(thread), place.clone());
-            Ok(Self { asker, exchange, end, ends, thread, place })
+            Ok(Self { asker, exchange, end, ends, thread, inbox, place })
         };
         begun.into_iter().map(node).collect()
     }
@@ -195,6 +197,25 @@ impl Node {
         })
     }
 
+    /// Begins to send a message of at most [`MESSAGE_MAX`](shunt_transfer_engine::message::MESSAGE_MAX) bytes. The peer
+    /// gets the messages of this end in order, each once.
+    ///
+    /// # Errors
+    /// It is longer. Nothing was posted.
+    pub fn send(&self, peer: u32, message: &[u8]) -> Result<Transfer, CallError> {
+        let (peer, message) = (self.peer(peer)?, message.to_vec());
+        self.begin(move |engine, now, done| engine.submit_send(now, peer, &message, done))
+    }
+
+    /// The oldest message that nobody has taken, and whose it is; `None` if none comes within this time. Messages wait
+    /// in memory until they are taken.
+    ///
+    /// # Errors
+    /// The engine was closed.
+    pub fn receive(&self, patience: Duration) -> Result<Option<(u32, Vec<u8>)>, CallError> {
+        self.inbox.take(patience)
+    }
+
     /// How many immediates a single write of so many bytes counts.
     pub fn writes_of(&self, len: u64) -> Result<u32, CallError> {
         self.asker.ask(move |engine, _| engine.policy().writes_of(len))
@@ -243,32 +264,42 @@ impl Drop for Node {
     }
 }
 
-/// A thread that connects: how to give it work, and what it says once it is ready.
-type Begun = (Asker, Receiver<Result<Ready, NoNode>>, JoinHandle<()>);
+/// A thread that connects: how to give it work, what it says once it is ready, and where messages come.
+struct Begun {
+    asker: Asker,
+    ready: Receiver<Result<Ready, NoNode>>,
+    inbox: Arc<Inbox>,
+    thread: JoinHandle<()>,
+}
 /// The exchange with the others, the number of this end, and ends of the job.
 type Ready = (Box<dyn Bootstrap + Send>, u32, u32);
 
 fn begin(member: Member, place: &Arc<Place>, rails: u32) -> Begun {
     let (asker, told) = Asker::new();
     let (tell, ready) = channel();
-    let (place, name) = (place.clone(), format!("transfer {}", member.pe));
+    let (place, name, inbox) = (place.clone(), format!("transfer {}", member.pe), Arc::new(Inbox::default()));
+    let mail = inbox.clone();
     let thread =
         std::thread::Builder::new().name(name).spawn(move || match connect(member, &place.nics, rails) {
             Ok(Connected { engine, exchange, world, end, ends }) => {
                 let _ = tell.send(Ok((exchange, end, ends)));
-                drive(engine, &|| Nanos::new(world.now_ns()), &told);
+                drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail);
+                mail.close();
             }
             Err(error) => _ = tell.send(Err(error)),
         });
-    (asker, ready, thread.expect("a thread can be made"))
+    Begun { asker, ready, inbox, thread: thread.expect("a thread can be made") }
 }
 
 /// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
-fn drive(mut engine: Engine<RcDomain>, now: &dyn Fn() -> Nanos, told: &Receiver<Told>) {
+fn drive(mut engine: Engine<RcDomain>, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: &Inbox) {
     let (mut idle, mut end) = (0, Nanos::MAX);
     while now() < end {
         if engine.step(now()) {
             idle = 0;
+        }
+        while let Some((peer, message)) = engine.take_message() {
+            inbox.put(peer.0, message);
         }
         for remark in engine.domain.take_remarks() {
             shunt::host::complain!("shunt transfer: {remark}");

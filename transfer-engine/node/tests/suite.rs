@@ -5,7 +5,7 @@ use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::pending::CancelHow;
 use shunt_transfer::{CallError, NicKind, Node, Place, Region, Source, Wish};
 use shunt_transfer_engine::error::TransferError;
-use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use std::time::{Duration, Instant};
 
@@ -154,5 +154,44 @@ fn a_transfer_that_is_cancelled_ends_quiet_and_one_of_a_closed_node_says_so() {
     let waiter = std::thread::spawn(move || expected.wait(SOON));
     drop(nodes.remove(0));
     assert!(matches!(waiter.join().expect("it waits"), Err(CallError::Closed)));
+    drop(nodes);
+}
+
+#[test]
+fn messages_come_in_order_and_once_while_a_port_goes_down_and_memory_that_is_gone_is_refused() {
+    let nodes = nodes(2, 2);
+    let fail = |kind| nodes[0].place().nics.inject(RailAt { pe: 0, rail: 1 }, kind).expect("a soft NIC");
+    let message = |number: u32| vec![number as u8; (number as usize * 37) % 5000];
+    let mut sent = Vec::new();
+    for number in 0..300 {
+        if number == 100 {
+            fail(FaultKind::Down { for_ns: None });
+        }
+        if number == 200 {
+            fail(FaultKind::Up);
+        }
+        sent.push(nodes[0].send(1, &message(number)).expect("short"));
+        let (peer, got) = nodes[1].receive(SOON).expect("open").expect("in time");
+        assert!(peer == 0 && got == message(number), "message {number}");
+    }
+    for sent in sent {
+        assert_eq!(sent.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    }
+    assert_eq!(nodes[1].receive(Duration::ZERO).expect("open"), None, "each once");
+    assert!(nodes[0].counts().expect("open").closed > 0, "the port was used");
+    assert!(nodes[0].send(1, &vec![0; (1 << 20) + 1]).is_err(), "longer than a message may be");
+    // A description whose keys no NIC knows: refused by the peer's NIC, and the lane is there again for the others.
+    let (from, to) = (Own::new(&nodes[0], 64, 7, Rights::Local), Own::new(&nodes[1], 64, 0, Rights::Write));
+    let keys: Vec<u32> = (0..2).map(|rail| 0x7766_5500 + rail).collect();
+    let span = to.region.memory().span();
+    let wrong = Mr::new(span.address, span.bytes, &keys).expect("a region").describe(Rights::Write);
+    let refused = nodes[0].write(1, 64, None, (&from.region, 0), (&wrong, 0)).expect("fits");
+    let end = refused.wait(SOON).expect("open").expect("in time");
+    assert!(end.is_quiet && matches!(end.result, Err(TransferError::Denied { .. })), "{end:?}");
+    assert_eq!(to.get(), [0; 64]);
+    let target = described(&to);
+    let written = nodes[0].write(1, 64, None, (&from.region, 0), (&target, 0)).expect("fits");
+    assert_eq!(written.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    assert_eq!(to.get(), [7; 64]);
     drop(nodes);
 }

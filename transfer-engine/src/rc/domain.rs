@@ -2,7 +2,7 @@
 
 use super::lane::{LANE_DEPTH, Lane};
 use super::owner::{Owned, OwnedPath};
-use super::queue::Queue;
+use super::queue::{Came, Queue};
 use super::rails::{Draw, Patience, RailKey};
 use super::words::{Said, decode, encode};
 use crate::domain::{Domain, Event, LaneFacts, Piece};
@@ -292,7 +292,7 @@ impl RcDomain {
             }
             let failed = lane.is_broken() || !up[lane.key] || lane.is_silent(now, &self.patience);
             if failed && !std::mem::replace(&mut lane.told, true) {
-                events.push(Event::Failed(*id));
+                events.push(if lane.is_denied() { Event::Denied(*id) } else { Event::Failed(*id) });
             }
         }
     }
@@ -314,8 +314,11 @@ impl RcDomain {
     fn receive(&mut self, events: &mut Vec<Event>) {
         for (key, queue) in self.made() {
             let (gone, peer) = (queue.is_gone(), PeerId(self.owned.paths[key].peer));
-            let imm = |imm| events.push(Event::Imm(peer, imm));
-            if let Err(error) = queue.poll_received(&*self.owned.world, imm) {
+            let came = |came| match came {
+                Came::Imm(imm) => events.push(Event::Imm(peer, imm)),
+                Came::Part(part) => events.push(Event::Part(peer, part)),
+            };
+            if let Err(error) = queue.poll_received(&*self.owned.world, came) {
                 self.owned.remarks.push(format!("a completion of path {key}: {error}"));
             }
             if gone {

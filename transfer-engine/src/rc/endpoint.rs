@@ -2,6 +2,7 @@
 
 use super::queue::{Queue, Request};
 use shunt_device::platform::host::World;
+use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_mlx5::error::NicError;
 use shunt_mlx5::nic::qp::{MASK_24, QpTruth, QpTuning, RemoteEnd};
@@ -94,14 +95,15 @@ struct Probes {
 
 impl Prober for Probes {
     fn post(&mut self, world: &dyn World) {
-        self.queue.post(world, &[Request::NOTHING]);
+        // It brings no bytes: nothing is written before it is posted.
+        let _ = self.queue.post(world, &[Request::NOTHING]);
     }
 
     fn poll(&mut self, world: &dyn World) -> Option<Result<(), NicError>> {
         let (nic, qpn) = (self.nic.clone(), self.queue.qp.number());
-        let (index, executed) = self.queue.poll_sent(world)?;
-        let failed = NicError::Completion { nic, qpn, index, syndrome: 0, vendor: 0 };
-        Some(if executed { Ok(()) } else { Err(failed) })
+        let (index, result) = self.queue.poll_sent(world)?;
+        let failed = |why: Syndrome| NicError::Completion { nic, qpn, index, syndrome: why.0, vendor: 0 };
+        Some(result.map_err(failed))
     }
 
     fn has_room(&self) -> bool {

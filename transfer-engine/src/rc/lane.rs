@@ -31,6 +31,8 @@ pub(super) struct Lane {
     bytes: u64,
     /// A request failed: none behind it was executed.
     broken: bool,
+    /// It failed because a NIC refused what it names.
+    denied: bool,
     /// When the last piece completed, or the first one was posted on an idle lane.
     progress: Nanos,
     /// [`Event::Failed`](crate::domain::Event::Failed) was said.
@@ -52,6 +54,7 @@ impl Lane {
             under_way: VecDeque::new(),
             bytes: 0,
             broken: false,
+            denied: false,
             progress: now,
             told: false,
             asked: None,
@@ -61,16 +64,19 @@ impl Lane {
     /// Posts pieces. They are lost to the fence if the queue pair works no more.
     pub fn post(&mut self, world: &dyn World, now: Nanos, pieces: &[Piece]) {
         let key = |keys: &[u32], rail: u32| keys.get(rail as usize).copied().unwrap_or(0);
-        let request = |piece: &Piece| Request {
-            op: piece.op,
+        let requests = pieces.iter().map(|piece| Request {
+            op: &piece.op,
             local: (piece.local, piece.len as u32, key(&piece.local_keys, self.rails.local)),
             remote: (piece.remote, key(&piece.remote_keys, self.rails.remote)),
-        };
-        let requests: Vec<_> = pieces.iter().map(request).collect();
+        });
+        let requests: Vec<_> = requests.collect();
         if self.under_way.is_empty() {
             self.progress = now;
         }
-        self.queue.post(world, &requests);
+        if self.queue.post(world, &requests).is_err() {
+            // What was not posted is lost to the fence.
+            self.broken = true;
+        }
         self.under_way.extend(pieces.iter().map(|piece| piece.len));
         self.bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
     }
@@ -78,8 +84,11 @@ impl Lane {
     /// Pieces executed since the last look.
     pub fn poll(&mut self, world: &dyn World, now: Nanos) -> u64 {
         let before = self.executed;
-        while let Some((at, executed)) = self.queue.poll_sent(world) {
-            self.broken |= !executed;
+        while let Some((at, result)) = self.queue.poll_sent(world) {
+            if let Err(syndrome) = result {
+                self.denied |= !self.broken && at >= self.first && syndrome.is_program_error();
+                self.broken = true;
+            }
             if at >= self.first && !self.broken {
                 self.executed += 1;
                 self.bytes -= self.under_way.pop_front().unwrap_or(0);
@@ -94,6 +103,11 @@ impl Lane {
     /// True once a request has failed.
     pub const fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// True if that was because a NIC refused what it names.
+    pub const fn is_denied(&self) -> bool {
+        self.denied
     }
 
     /// True if pieces are under way and none has completed for longer than all of them take.

@@ -1,9 +1,13 @@
-//! A queue pair of a lane: RC, with a receive queue that immediates consume.
+//! A queue pair of a lane: RC, with a receive queue that immediates and parts of messages consume.
 
 use crate::domain::Op;
+use crate::message::PART_BYTES;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
-use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, IMMEDIATE_OFFSET, TAIL_OFFSET, Tail};
+use shunt_layout::mlx5::cqe::{
+    self, BYTE_COUNT_OFFSET, CQE_BYTES, FRESH_BYTE, IMMEDIATE_OFFSET, SYNDROME_OFFSET, Syndrome, TAIL_OFFSET,
+    Tail,
+};
 use shunt_layout::mlx5::doorbell::{self, RECEIVE_COUNTER_OFFSET, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, SEGMENT_BYTES, Segment, WQEBB_BYTES};
 use shunt_mlx5::error::NicError;
@@ -27,16 +31,17 @@ const SEND_CQ_AT: u64 = QUEUE_ALIGN;
 const RECEIVE_CQ_AT: u64 = 2 * QUEUE_ALIGN;
 const RECORDS_AT: u64 = 3 * QUEUE_ALIGN;
 const LINE: u64 = 64;
-/// Every receive names this buffer, and none is written: immediates bring no bytes of their own.
-const BUFFER_AT: u64 = 4 * QUEUE_ALIGN;
-const BUFFER_BYTES: u64 = 4096;
-const TOTAL: u64 = BUFFER_AT + BUFFER_BYTES;
+/// Each slot of either ring has a part of a message of its own, which a SEND brings from one end to the other.
+const PART: u64 = PART_BYTES as u64;
+const RECEIVED_AT: u64 = 4 * QUEUE_ALIGN;
+const SENT_AT: u64 = RECEIVED_AT + DEPTH * PART;
+const TOTAL: u64 = SENT_AT + DEPTH * PART;
 
-/// One WRITE or READ.
+/// One request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct Request<'a> {
     /// What it does.
-    pub op: Op,
+    pub op: &'a Op,
     /// Memory of this end, its bytes, its key as NICs read it.
     pub local: (u64, u32, u32),
     /// Memory of the other, and its key as NICs read it.
@@ -63,7 +68,7 @@ pub(super) struct Queue {
     pub qp: Qp,
     cqs: [Cq; 2],
     uar: Uar,
-    _key: Mkey,
+    key: Mkey,
     umem: Umem,
     base: u64,
     posted: Counter,
@@ -80,7 +85,7 @@ impl Queue {
         let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
         let umem = Umem::register(devx, &OwnedSpan::alloc(&memory, TOTAL, Placement::Control)?)?;
         let span = umem.memory().span();
-        let key = Mkey::create(devx, rail.pd(), &umem, BUFFER_AT..TOTAL, Access::Local)?;
+        let key = Mkey::create(devx, rail.pd(), &umem, RECEIVED_AT..TOTAL, Access::Local)?;
         memory.fill(span.part(SEND_CQ_AT, RECORDS_AT - SEND_CQ_AT), FRESH_BYTE)?;
         let uar = Uar::map(devx)?;
         let cq = |entries_offset, line: u64| {
@@ -103,16 +108,16 @@ impl Queue {
             receive: Some(ReceiveShape { cqn: cqs[1].number(), log_requests: LOG }),
         };
         let qp = Qp::create(devx, &shape)?;
-        let buffer = wqe::data(span.address + BUFFER_AT, key.key_be(), BUFFER_BYTES as u32);
-        let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_ne_bytes()).collect();
         for slot in 0..DEPTH {
+            let buffer = wqe::data(span.address + RECEIVED_AT + slot * PART, key.key_be(), PART as u32);
+            let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_ne_bytes()).collect();
             memory.write(span.address + slot * SEGMENT_BYTES as u64, &bytes)?;
         }
         Ok(Self {
             qp,
             cqs,
             uar,
-            _key: key,
+            key,
             umem,
             base: span.address,
             posted: Counter::default(),
@@ -161,12 +166,15 @@ impl Queue {
     }
 
     /// Posts requests and rings the doorbell once. There is room for them.
-    pub fn post(&self, world: &dyn World, requests: &[Request]) {
+    ///
+    /// # Errors
+    /// The memory of a part cannot be written.
+    pub fn post(&self, world: &dyn World, requests: &[Request<'_>]) -> Result<(), NicError> {
         let mut posted = self.posted.get();
         let shifted = self.qp.number() << 8;
         let platform = Host::new(world);
         for request in requests {
-            let (segments, count) = request.segments(posted, shifted);
+            let (segments, count) = self.placed(*request, posted)?.segments(posted, shifted);
             let ring = self.base + SEND_RING_AT + posted % DEPTH * WQEBB_BYTES as u64;
             for (i, segment) in segments.into_iter().take(count).enumerate() {
                 // SAFETY: the ring is this object's own, in memory that `umem` keeps; one thread posts, and its caller
@@ -185,6 +193,15 @@ impl Queue {
             platform.record_before_register();
             platform.store_register(pointer(self.uar.register()), doorbell::register(posted, shifted));
         }
+        Ok(())
+    }
+
+    /// A request whose bytes, if it brings its own, lie in the memory of its slot.
+    fn placed<'a>(&self, request: Request<'a>, number: u64) -> Result<Request<'a>, NicError> {
+        let Op::Send(part) = request.op else { return Ok(request) };
+        let at = self.base + SENT_AT + number % DEPTH * PART;
+        self.umem.memory().memory().write(at, part)?;
+        Ok(Request { local: (at, part.len() as u32, self.key.key_be()), ..request })
     }
 
     fn entry(&self, cq_at: u64, number: u64) -> u64 {
@@ -199,27 +216,45 @@ impl Queue {
         tail.belongs_to(number, LOG).then(|| Host::new(world).cqe_before_data()).map(|()| tail)
     }
 
-    /// Looks once at the oldest request that is not complete: its index, and whether it was executed.
-    pub fn poll_sent(&self, world: &dyn World) -> Option<(u64, bool)> {
+    /// Looks once at the oldest request that is not complete: its index, and why it was not executed, if it was not.
+    pub fn poll_sent(&self, world: &dyn World) -> Option<(u64, Result<(), Syndrome>)> {
         let at = self.completed.get();
         let tail = self.tail(world, SEND_CQ_AT, at)?;
+        let failed = tail.opcode != cqe::opcode::REQ;
+        let syndrome = failed.then(|| {
+            let mut byte = [0];
+            let at = self.entry(SEND_CQ_AT, at) + SYNDROME_OFFSET as u64;
+            // One that cannot be read says nothing.
+            let _ = self.umem.memory().memory().read(at, &mut byte);
+            Syndrome(byte[0])
+        });
         self.completed.set(at + 1);
-        Some((at, tail.opcode == cqe::opcode::REQ))
+        Some((at, syndrome.map_or(Ok(()), Err)))
     }
 
-    /// Takes the immediates that have arrived, and posts their receives again. What was flushed is passed over.
+    /// Takes the immediates and parts of messages that have arrived, and posts their receives again. What was flushed
+    /// is passed over.
     ///
     /// # Errors
     /// A completion cannot be read.
-    pub fn poll_received(&self, world: &dyn World, mut imm: impl FnMut(u32)) -> Result<(), NicError> {
+    pub fn poll_received(&self, world: &dyn World, mut came: impl FnMut(Came)) -> Result<(), NicError> {
         let before = self.received.get();
         let mut received = before;
         while let Some(tail) = self.tail(world, RECEIVE_CQ_AT, received) {
-            if tail.opcode == cqe::opcode::RESP_WRITE_IMM {
+            let (entry, memory) = (self.entry(RECEIVE_CQ_AT, received), self.umem.memory().memory());
+            let word = |offset: usize| {
                 let mut bytes = [0; 4];
-                let entry = self.entry(RECEIVE_CQ_AT, received);
-                self.umem.memory().memory().read(entry + IMMEDIATE_OFFSET as u64, &mut bytes)?;
-                imm(u32::from_be_bytes(bytes));
+                memory.read(entry + offset as u64, &mut bytes)?;
+                Ok::<_, NicError>(u32::from_be_bytes(bytes))
+            };
+            match tail.opcode {
+                cqe::opcode::RESP_WRITE_IMM => came(Came::Imm(word(IMMEDIATE_OFFSET)?)),
+                cqe::opcode::RESP_SEND => {
+                    let mut part = vec![0; (word(BYTE_COUNT_OFFSET)? as usize).min(PART_BYTES)];
+                    memory.read(self.base + RECEIVED_AT + received % DEPTH * PART, &mut part)?;
+                    came(Came::Part(part));
+                }
+                _ => {}
             }
             received += 1;
             self.received.set(received);
@@ -231,22 +266,34 @@ impl Queue {
     }
 }
 
-impl Request {
+/// What a receive brought.
+pub(super) enum Came {
+    /// An immediate.
+    Imm(u32),
+    /// A part of a message.
+    Part(Vec<u8>),
+}
+
+impl Request<'_> {
     /// A WRITE of nothing.
-    pub const NOTHING: Self = Self { op: Op::Write(None), local: (0, 0, 0), remote: (0, 0) };
+    pub const NOTHING: Self = Self { op: &Op::Write(None), local: (0, 0, 0), remote: (0, 0) };
 
     /// Its segments, and how many it has.
     fn segments(self, index: u64, shifted: u32) -> ([Segment; 3], usize) {
         let Self { op, local: (local, len, lkey_be), remote: (remote, rkey_be) } = self;
-        let count = if len == 0 { 2 } else { 3 };
         let (opcode, imm) = match op {
             Op::Write(None) => (Opcode::RdmaWrite, 0),
-            Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, imm),
+            Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, *imm),
             Op::Read => (Opcode::RdmaRead, 0),
+            Op::Send(_) => (Opcode::Send, 0),
         };
+        // A SEND names no memory of the peer, and always has bytes.
+        let is_send = opcode == Opcode::Send;
+        let count = if is_send || len == 0 { 2 } else { 3 };
         let ctrl = wqe::ctrl(opcode, index as u16, shifted, count as u8, CqeWhen::Always as u8);
         let ctrl = wqe::with_immediate(ctrl, imm);
-        ([ctrl, wqe::remote(remote, rkey_be), wqe::data(local, lkey_be, len)], count)
+        let (remote, data) = (wqe::remote(remote, rkey_be), wqe::data(local, lkey_be, len));
+        (if is_send { [ctrl, data, data] } else { [ctrl, remote, data] }, count)
     }
 }
 

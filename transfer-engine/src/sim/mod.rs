@@ -55,6 +55,8 @@ pub struct Counts {
     pub acks_lost: u64,
     /// Pieces that were held back.
     pub held: u64,
+    /// Pieces that were refused: their keys are not the receiver's.
+    pub denied: u64,
     /// Pieces that came when their connection was fenced, and did nothing.
     pub late: u64,
     /// Connections that were fenced.
@@ -135,19 +137,12 @@ impl Net {
         for piece in pieces {
             let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else { return };
             assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
-            let (rail, there) = (known.rail, known.ends[1 - side]);
-            assert_eq!(
-                piece.local_keys.get(rail as usize),
-                Some(&key(node, rail)),
-                "key of this end's region"
-            );
-            assert_eq!(
-                piece.remote_keys.get(rail as usize),
-                Some(&key(there, rail)),
-                "key of the peer's region"
-            );
+            let own = piece.local_keys.get(known.rail as usize);
+            let is_own = own == Some(&key(node, known.rail)) || matches!(piece.op, Op::Send(_));
+            assert!(is_own, "key of this end's region");
             let at = piece.local as usize;
-            let bytes = match piece.op {
+            let bytes = match &piece.op {
+                Op::Send(part) => part.to_vec(),
                 Op::Write(_) => self.nodes[node as usize].memory[at..at + piece.len as usize].to_vec(),
                 Op::Read => Vec::new(),
             };
@@ -184,17 +179,32 @@ impl Net {
             self.counts.late += 1;
             return;
         }
+        let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
+        let known = piece.remote_keys.get(pair.rail as usize) == Some(&key(to, pair.rail));
+        let denied = !known && !matches!(piece.op, Op::Send(_));
         let Direction { broken, .. } = &mut pair.directions[side];
         if *broken || down {
             *broken = true;
             self.counts.lost += 1;
             return self.time_out(number, side);
         }
-        let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
+        if denied {
+            *broken = true;
+            if acks_lost || pair.directions[side].acks_lost {
+                return self.time_out(number, side);
+            }
+            self.counts.denied += 1;
+            // It is answered behind what came before it.
+            let (answers, answered) = (self.rng.between(500, 20_000), pair.directions[side].answers);
+            let (time, event) = ((answered + 1).max(self.now + answers), Event::Denied(lane(number, side)));
+            return self.at(time, Act::Tell(peer, event));
+        }
         pair.directions[side].executed += 1;
         self.counts.executed += 1;
         let (at, memory) = (piece.remote as usize, &mut self.nodes[to as usize].memory);
-        memory[at..at + bytes.len()].copy_from_slice(bytes);
+        if matches!(piece.op, Op::Write(_)) {
+            memory[at..at + bytes.len()].copy_from_slice(bytes);
+        }
         let read = || (piece.local as usize, memory[at..at + piece.len as usize].to_vec());
         let brings = (piece.op == Op::Read).then(read);
         let (completes, answers) = (self.rng.between(0, 30_000), self.rng.between(500, 20_000));
@@ -206,9 +216,12 @@ impl Net {
         let (completes, answers) = (direction.completes, direction.answers);
         direction.acks_lost |= acks_lost;
         let lost = direction.acks_lost;
-        if let Op::Write(Some(imm)) = piece.op {
-            self.at(completes, Act::Tell(to, Event::Imm(PeerId(peer), imm)));
-        }
+        let event = match piece.op {
+            Op::Write(Some(imm)) => Some(Event::Imm(PeerId(peer), imm)),
+            Op::Send(_) => Some(Event::Part(PeerId(peer), bytes.to_vec())),
+            _ => None,
+        };
+        event.into_iter().for_each(|event| self.at(completes, Act::Tell(to, event)));
         if lost {
             self.counts.acks_lost += 1;
             self.time_out(number, side);
