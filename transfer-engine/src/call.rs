@@ -134,6 +134,9 @@ pub enum OnDone {
 /// Who is told what became of an expectation: once.
 pub type OnReached = Box<dyn FnOnce(Result<(), TransferError>) + Send>;
 
+/// Who is told that a peer is cut off: once.
+pub type OnLeft = Box<dyn FnOnce() + Send>;
+
 /// Who is told that a scatter has ended: once, with the end of each share, in order.
 pub type OnScattered = Box<dyn FnOnce(Vec<(PeerId, Ended)>) + Send>;
 

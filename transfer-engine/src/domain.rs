@@ -11,7 +11,8 @@ pub enum Op {
     Write(Option<u32>),
     /// RDMA READ.
     Read,
-    /// SEND of these bytes, [`PART_BYTES`](crate::message::PART_BYTES) at most: a part of a message. It names no memory.
+    /// SEND of these bytes, [`PART_BYTES`](crate::message::PART_BYTES) at most: a part of a message. It names no memory
+    /// of either end.
     Send(Arc<[u8]>),
 }
 
@@ -81,6 +82,8 @@ pub enum Event {
     Denied(LaneId),
     /// A lane is closed, whoever asked for it.
     Closed(LaneId, Fence),
+    /// A peer that was to leave is cut off: nothing of it lands here any more. Its lanes are closed later.
+    Left(PeerId),
     /// An immediate of a peer has arrived, and its bytes before it.
     Imm(PeerId, u32),
     /// A part of a message of a peer has arrived.
@@ -94,6 +97,9 @@ pub trait Domain {
     fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]);
     /// Has a lane fenced at both ends. [`Event::Closed`] follows, once, and nothing about the lane after it.
     fn close(&mut self, now: Nanos, lane: LaneId);
+    /// Cuts a peer off, whether it answers or not: its queue pairs at this end are destroyed. [`Event::Left`] follows,
+    /// then [`Event::Closed`] for each of its lanes, and nothing of the peer after that. Its number is not used again.
+    fn leave(&mut self, now: Nanos, peer: PeerId);
     /// What has happened since the last call.
     fn poll(&mut self, now: Nanos, events: &mut Vec<Event>);
 }

@@ -1,23 +1,22 @@
 //! The engine: joins transfers, counters of immediates and a domain, and calls back.
 
 pub use crate::call::{
-    Barrier, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, OnMet, OnReached, OnScattered, Paged, Policy,
-    Read, Scatter, Share, Write,
+    Barrier, FLAG_DONE, FLAG_FAILED, FLAG_RUNNING, OnDone, OnLeft, OnMet, OnReached, OnScattered, Paged,
+    Policy, Read, Scatter, Share, Write,
 };
-use crate::domain::{Domain, Event, Op, Piece};
+use crate::cut::Cut;
+use crate::domain::{Domain, Event, Piece};
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
 use crate::message::{Messages, Outgoing};
 use crate::region::{Mr, MrDesc};
-use crate::shard::{PIECE_MAX, page_pairs, pieces};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Pieces that are handed to a lane at once.
@@ -53,6 +52,8 @@ pub struct Engine<D> {
     messages: Messages,
     /// Messages that nobody has taken.
     inbox: VecDeque<(PeerId, Vec<u8>)>,
+    /// Peers that leave, and who is told when they are cut off; `None` once that was told.
+    left: BTreeMap<PeerId, Option<OnLeft>>,
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
@@ -76,6 +77,7 @@ impl<D: Domain> Engine<D> {
             outgoing: Outgoing::default(),
             messages: Messages::default(),
             inbox: VecDeque::new(),
+            left: BTreeMap::new(),
             expectations: 0,
             panics: 0,
             events: Vec::new(),
@@ -98,14 +100,8 @@ impl<D: Domain> Engine<D> {
         write: &Write<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let Write { peer, len, imm, from: (source, from), to: (target, to) } = *write;
-        self.check_keys(source, target)?;
-        let from = source.part("source", from, len)?;
-        let to = target.writable("target", to, len)?;
-        let id = self.transfers.next_id();
-        let piece = |(at, len)| piece(id, Op::Write(imm), (source, from + at), (target, to + at), len);
-        let all = pieces(len, self.policy.writes_of(len)).map(piece).collect();
-        Ok(self.begin(now, peer, all, Told::Caller(done)))
+        let pieces = self.cut().write(write)?;
+        Ok(self.begin(now, write.peer, pieces, Told::Caller(done)))
     }
 
     /// Begins a single read.
@@ -118,18 +114,8 @@ impl<D: Domain> Engine<D> {
         read: &Read<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let Read { peer, len, from: (source, from), to: (target, to) } = *read;
-        self.check_keys(target, source)?;
-        if len == 0 {
-            let (what, want) = ("bytes of a read", "one or more");
-            return Err(TransferError::Refused { what, want, met: "none".to_owned() });
-        }
-        let from = source.readable("source", from, len)?;
-        let to = target.part("target", to, len)?;
-        let id = self.transfers.next_id();
-        let one = |(at, len)| piece(id, Op::Read, (target, to + at), (source, from + at), len);
-        let all = pieces(len, self.policy.writes_of(len)).map(one).collect();
-        Ok(self.begin(now, peer, all, Told::Caller(done)))
+        let pieces = self.cut().read(read)?;
+        Ok(self.begin(now, read.peer, pieces, Told::Caller(done)))
     }
 
     /// Begins to write pages.
@@ -143,22 +129,8 @@ impl<D: Domain> Engine<D> {
         paged: &Paged<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let Paged { peer, page_len, imm, from: (source, from), to: (target, to) } = *paged;
-        self.check_keys(source, target)?;
-        let pairs = page_pairs(from, to)?;
-        if pairs.is_empty() || page_len > PIECE_MAX {
-            let met = format!("{} of {page_len} bytes", pairs.len());
-            let (what, want) = ("pages", "one or more of at most 2^30 bytes");
-            return Err(TransferError::Refused { what, want, met });
-        }
-        let id = self.transfers.next_id();
-        let one = |(from, to)| {
-            let from = source.part("source page", from, page_len)?;
-            let to = target.writable("target page", to, page_len)?;
-            Ok(piece(id, Op::Write(imm), (source, from), (target, to), page_len))
-        };
-        let all = pairs.into_iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
-        Ok(self.begin(now, peer, all, Told::Caller(done)))
+        let pieces = self.cut().paged(paged)?;
+        Ok(self.begin(now, paged.peer, pieces, Told::Caller(done)))
     }
 
     /// Begins to write to several peers. Each share is a transfer of its own: a lost peer holds up no other one.
@@ -177,17 +149,7 @@ impl<D: Domain> Engine<D> {
             let (what, want) = ("shares of a scatter", "one or more");
             return Err(TransferError::Refused { what, want, met: "none".to_owned() });
         }
-        let one = |share: &Share<'_>| {
-            let Share { peer, len, imm, from, to: (target, to) } = *share;
-            self.check_keys(source, target)?;
-            if len > PIECE_MAX {
-                let (what, want) = ("a share of a scatter", "2^30 bytes at most");
-                return Err(TransferError::Refused { what, want, met: len.to_string() });
-            }
-            let from = source.part("source", from, len)?;
-            let to = target.writable("target", to, len)?;
-            Ok((peer, piece(self.transfers.next_id(), Op::Write(imm), (source, from), (target, to), len)))
-        };
+        let one = |share: &Share<'_>| Ok((share.peer, self.cut().share(source, share)?));
         let all = shares.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.scatters.begin(all.len(), done);
         let begin = |(at, (peer, piece)): (usize, (PeerId, Piece))| {
@@ -235,14 +197,7 @@ impl<D: Domain> Engine<D> {
         if others.is_empty() {
             return refused("none".to_owned());
         }
-        let one = |(peer, target): &(PeerId, &MrDesc)| {
-            self.check_keys(source, target)?;
-            let (from, to) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
-            Ok((
-                *peer,
-                piece(self.transfers.next_id(), Op::Write(Some(imm)), (source, from), (target, to), 0),
-            ))
-        };
+        let one = |(peer, target): &(PeerId, &MrDesc)| Ok((*peer, self.cut().bare(imm, source, target)?));
         let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.barriers.begin(2 * all.len(), done);
         for (at, (peer, piece)) in all.into_iter().enumerate() {
@@ -253,18 +208,13 @@ impl<D: Domain> Engine<D> {
         Ok(join)
     }
 
-    /// A region without a key for a rail that is used could not go over it.
-    fn check_keys(&self, source: &Mr, target: &MrDesc) -> Result<(), TransferError> {
-        let fewest = source.keys().len().min(target.keys().len());
-        if fewest >= self.policy.rails as usize {
-            return Ok(());
-        }
-        let met = format!("{fewest} for {} rails", self.policy.rails);
-        Err(TransferError::Refused { what: "a region's keys", want: "one for each rail", met })
+    /// Cuts what the next transfer posts.
+    fn cut(&self) -> Cut<'_> {
+        Cut { policy: &self.policy, transfer: self.transfers.next_id() }
     }
 
-    /// Begins to send a message. Its bytes are copied. A peer gets the messages of an engine in order, each once; it has
-    /// ended when the peer's NIC has all of it.
+    /// Begins to send a message, whose bytes are copied. A peer gets the messages of an engine in order, each once. It
+    /// has ended when the peer's NIC has all of it.
     ///
     /// # Errors
     /// It is longer than [`MESSAGE_MAX`](crate::message::MESSAGE_MAX). Nothing was posted.
@@ -276,8 +226,7 @@ impl<D: Domain> Engine<D> {
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
         let parts = self.outgoing.parts(peer, message)?;
-        let id = self.transfers.next_id();
-        let pieces = parts.into_iter().map(|part| send(id, part)).collect();
+        let pieces = parts.into_iter().map(|part| self.cut().part(part)).collect();
         Ok(self.begin(now, peer, pieces, Told::Caller(done)))
     }
 
@@ -318,7 +267,29 @@ impl<D: Domain> Engine<D> {
         self.expectations += 1;
         self.on_reached.insert(id, reached);
         ended.into_iter().for_each(|ended| self.tell_reached(ended));
+        if self.left.contains_key(&peer) {
+            self.peer_is_gone(peer);
+        }
         Ok(id)
+    }
+
+    /// Cuts a peer off, whether it answers or not, for good: transfers to it and expectations of it end. Once `done` is
+    /// called nothing of the peer lands in memory of this end any more. False if it leaves already.
+    pub fn leave(&mut self, now: Nanos, peer: PeerId, done: OnLeft) -> bool {
+        if self.left.contains_key(&peer) {
+            return false;
+        }
+        self.left.insert(peer, Some(done));
+        self.domain.leave(now, peer);
+        self.transfers.leave(peer);
+        self.peer_is_gone(peer);
+        true
+    }
+
+    /// Ends what is expected of a peer.
+    fn peer_is_gone(&mut self, peer: PeerId) {
+        let gone = self.counters.lost(peer);
+        gone.into_iter().for_each(|ended| self.tell_reached(ended));
     }
 
     /// How many immediates of a peer have arrived and were not taken by an expectation.
@@ -341,6 +312,11 @@ impl<D: Domain> Engine<D> {
     /// Cancels a transfer: its end says what was written. False if it has ended already.
     pub fn cancel(&mut self, now: Nanos, transfer: TransferId, how: Cancel) -> bool {
         self.transfers.cancel(now, transfer, how)
+    }
+
+    /// True if a transfer of this end that has not ended reads or writes a region.
+    pub fn is_used(&self, region: &Mr) -> bool {
+        self.transfers.uses(region.keys())
     }
 
     /// Rails to a peer that work: local and remote.
@@ -375,6 +351,13 @@ impl<D: Domain> Engine<D> {
                 Event::Failed(lane) => self.transfers.failed(now, lane),
                 Event::Denied(lane) => self.transfers.denied(now, lane),
                 Event::Closed(lane, fence) => self.transfers.closed(now, lane, fence),
+                Event::Left(peer) => {
+                    self.outgoing.forget(peer);
+                    self.messages.forget(peer);
+                    if let Some(done) = self.left.get_mut(&peer).and_then(Option::take) {
+                        self.guarded(done);
+                    }
+                }
                 Event::Imm(peer, imm) => {
                     let reached = self.counters.arrived(peer, imm);
                     reached.into_iter().for_each(|ended| self.tell_reached(ended));
@@ -397,10 +380,7 @@ impl<D: Domain> Engine<D> {
             match output {
                 Output::Close(lane) => self.domain.close(now, lane),
                 Output::Ended(ended) => self.tell_done(ended),
-                Output::Lost(peer) => {
-                    let lost = self.counters.lost(peer);
-                    lost.into_iter().for_each(|ended| self.tell_reached(ended));
-                }
+                Output::Lost(peer) => self.peer_is_gone(peer),
             }
         }
         busy
@@ -474,14 +454,4 @@ impl<D: Domain> Engine<D> {
     fn guarded(&mut self, call: impl FnOnce()) {
         self.panics += u64::from(catch_unwind(AssertUnwindSafe(call)).is_err());
     }
-}
-
-fn piece(transfer: TransferId, op: Op, local: (&Mr, u64), remote: (&MrDesc, u64), len: u64) -> Piece {
-    let (local_keys, remote_keys) = (local.0.keys().clone(), remote.0.keys().clone());
-    Piece { transfer, op, local: local.1, local_keys, remote: remote.1, remote_keys, len }
-}
-
-fn send(transfer: TransferId, part: Arc<[u8]>) -> Piece {
-    let (len, none) = (part.len() as u64, || Arc::from([]));
-    Piece { transfer, op: Op::Send(part), local: 0, local_keys: none(), remote: 0, remote_keys: none(), len }
 }

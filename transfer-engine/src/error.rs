@@ -20,6 +20,18 @@ pub enum TransferError {
         /// Pieces of the transfer.
         of: u64,
     },
+    /// The peer has left, or this end has cut it off.
+    #[error(
+        "peer {peer}: expected one that is there, got one that has left; {written} of {of} pieces were written"
+    )]
+    PeerLeft {
+        /// The peer.
+        peer: PeerId,
+        /// Pieces that are known to be written.
+        written: u64,
+        /// Pieces of the transfer.
+        of: u64,
+    },
     /// The caller cancelled it before all of it was written.
     #[error("cancelled: {written} of {of} pieces were written")]
     Cancelled {

@@ -5,7 +5,9 @@
 //! | --- | --- |
 //! | [`engine`] | [`Engine`](engine::Engine): takes writes and expectations, steps the rest, calls back |
 //! | [`call`] | writes, scatters, barriers, and who is told |
-//! | [`transfer`] | the life of transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
+//! | `cut` | what a call posts: checked, and cut into pieces; pure |
+//! | [`transfer`] | all transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
+//! | `life` | one of them; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
@@ -20,12 +22,14 @@
 //! Time is an argument everywhere.
 
 pub mod call;
+mod cut;
 pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod ids;
 pub mod imm;
 pub mod join;
+mod life;
 pub mod message;
 pub mod rc;
 pub mod region;

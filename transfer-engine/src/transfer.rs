@@ -6,52 +6,12 @@
 use crate::domain::{Fence, LaneFacts, Op, Piece};
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
+use crate::life::Life;
+pub use crate::life::{Cancel, Ended, Quiesced};
 use crate::message;
 use crate::shard::{Load, choose};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,
-/// never posted, or was under way on a lane that was fenced at both ends. Only the end of a transfer makes one.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Quiesced {
-    transfer: TransferId,
-    written: u64,
-}
-
-impl Quiesced {
-    /// Of which transfer.
-    pub const fn transfer(&self) -> TransferId {
-        self.transfer
-    }
-
-    /// How many of its pieces were executed.
-    pub const fn written(&self) -> u64 {
-        self.written
-    }
-}
-
-/// How a transfer is cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancel {
-    /// What is not posted is dropped, the rest is waited for.
-    Unposted,
-    /// The same, until then; then as `Now`.
-    Drain(Nanos),
-    /// Lanes that hold pieces of it are fenced. Pieces of other transfers on them are sent again, if they have to be.
-    Now,
-}
-
-/// How a transfer ended.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Which.
-    pub transfer: TransferId,
-    /// All of it was written, or why not.
-    pub result: Result<(), TransferError>,
-    /// Proof that it is over. None of one that ended with [`TransferError::Unproven`].
-    pub quiesced: Option<Quiesced>,
-}
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,43 +22,6 @@ pub enum Output {
     Ended(Ended),
     /// A peer had no lane for the give-up time. Said once for each time it is lost.
     Lost(PeerId),
-}
-
-/// A transfer that has not ended.
-#[derive(Debug)]
-struct Life {
-    peer: PeerId,
-    total: u64,
-    waiting: u64,
-    under_way: u64,
-    written: u64,
-    /// Why the rest is not sent.
-    stopped: Option<TransferError>,
-    drain_until: Option<Nanos>,
-    /// Pieces that may have been executed or not, and cannot be any more.
-    uncertain: u64,
-    /// Pieces that may still land.
-    unproven: u64,
-}
-
-impl Life {
-    const fn is_stopped(&self) -> bool {
-        self.stopped.is_some() || self.uncertain + self.unproven > 0
-    }
-
-    fn result(&self) -> Result<(), TransferError> {
-        let Self { peer, total: of, written, .. } = *self;
-        match &self.stopped {
-            _ if self.unproven > 0 => Err(TransferError::Unproven { peer, pieces: self.unproven }),
-            _ if written == of => Ok(()),
-            _ if self.uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: self.uncertain }),
-            Some(TransferError::PeerLost { waited_ns, .. }) => {
-                Err(TransferError::PeerLost { peer, waited_ns: *waited_ns, written, of })
-            }
-            Some(TransferError::Denied { .. }) => Err(TransferError::Denied { peer, written, of }),
-            _ => Err(TransferError::Cancelled { written, of }),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -120,6 +43,8 @@ struct Queue {
     pathless: Option<Nanos>,
     /// That was said.
     lost: bool,
+    /// The peer has left for good.
+    left: bool,
 }
 
 impl Queue {
@@ -175,26 +100,41 @@ impl Transfers {
     pub fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>) -> TransferId {
         let (id, total) = (self.next_id(), pieces.len() as u64);
         self.next += 1;
-        let life = Life {
-            peer,
-            total,
-            waiting: total,
-            under_way: 0,
-            written: 0,
-            stopped: None,
-            drain_until: None,
-            uncertain: 0,
-            unproven: 0,
-        };
-        self.lives.insert(id, life);
+        self.lives.insert(id, Life::new(peer, total));
         let open = self.has_lane(peer);
         let queue = self.queues.entry(peer).or_default();
         queue.pieces.extend(pieces);
         if !open && queue.pathless.is_none() {
             queue.pathless = Some(now);
         }
+        if queue.left {
+            self.leave(peer);
+        }
         self.settle(id);
         id
+    }
+
+    /// A peer leaves, for good: what waits for it ends, and so does what is begun later. What is under way ends when
+    /// its lanes are closed, which the domain does of its own.
+    pub fn leave(&mut self, peer: PeerId) {
+        self.queues.entry(peer).or_default().left = true;
+        let theirs = self.lanes.values_mut().filter(|lane| lane.facts.peer == peer);
+        theirs.for_each(|lane| lane.closing = true);
+        self.stop_all(peer, |written, of| TransferError::PeerLeft { peer, written, of });
+        self.queues.entry(peer).or_default().pieces.clear();
+    }
+
+    fn stop_all(&mut self, peer: PeerId, why: impl Fn(u64, u64) -> TransferError) {
+        let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
+        let ids: Vec<_> = self.lives.iter().filter(|(_, life)| theirs(life)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(life) = self.lives.get_mut(&id) {
+                let (written, of) = (life.written, life.total);
+                life.stopped.get_or_insert_with(|| why(written, of));
+            }
+            self.drop_waiting(id);
+            self.settle(id);
+        }
     }
 
     /// A lane may be used.
@@ -321,7 +261,7 @@ impl Transfers {
             self.fence_holders(now, id);
         }
         let give_up = self.give_up;
-        let gone = |queue: &Queue| queue.pathless.is_some_and(|since| since + give_up <= now);
+        let gone = |queue: &Queue| !queue.left && queue.pathless.is_some_and(|since| since + give_up <= now);
         let lost: Vec<_> = self.queues.iter().filter(|(_, queue)| gone(queue)).map(|(id, _)| *id).collect();
         lost.into_iter().for_each(|peer| self.lose(now, peer));
     }
@@ -329,7 +269,7 @@ impl Transfers {
     /// When [`Transfers::tick`] has something to do next.
     pub fn next_deadline(&self) -> Nanos {
         let drains = self.lives.values().filter_map(|life| life.drain_until);
-        let waits = self.queues.values().filter(|queue| !queue.lost || queue.has_more());
+        let waits = self.queues.values().filter(|queue| !queue.left && (!queue.lost || queue.has_more()));
         let losses = waits.filter_map(|queue| queue.pathless.map(|since| since + self.give_up));
         drains.chain(losses).min().unwrap_or(Nanos::MAX)
     }
@@ -337,6 +277,13 @@ impl Transfers {
     /// What is to be done next.
     pub fn next_output(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    /// True if a transfer that has not ended reads or writes a region of this end.
+    pub fn uses(&self, keys: &[u32]) -> bool {
+        let is_theirs = |piece: &Piece| *piece.local_keys == *keys;
+        self.queues.values().flat_map(|queue| &queue.pieces).any(is_theirs)
+            || self.lanes.values().flat_map(|lane| &lane.under_way).any(is_theirs)
     }
 
     /// What has become of lanes and pieces so far.
@@ -379,16 +326,7 @@ impl Transfers {
         let queue = self.queues.entry(peer).or_default();
         let waited_ns = queue.pathless.map_or(0, |since| (now - since).get());
         let first = !std::mem::replace(&mut queue.lost, true);
-        let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
-        let ids: Vec<_> = self.lives.iter().filter(|(_, life)| theirs(life)).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(life) = self.lives.get_mut(&id) {
-                let (written, of) = (life.written, life.total);
-                life.stopped.get_or_insert(TransferError::PeerLost { peer, waited_ns, written, of });
-            }
-            self.drop_waiting(id);
-            self.settle(id);
-        }
+        self.stop_all(peer, |written, of| TransferError::PeerLost { peer, waited_ns, written, of });
         if first {
             self.out.push_back(Output::Lost(peer));
         }
@@ -413,9 +351,10 @@ impl Transfers {
                 !life.is_stopped()
             });
             let left = if goes_on == Some(true) { Some(piece) } else { left_of(piece) };
-            if let Some(piece) = left {
+            let queue = self.queues.entry(peer).or_default();
+            if let Some(piece) = left.filter(|_| !queue.left) {
                 self.counts.again += 1;
-                self.queues.entry(peer).or_default().pieces.push_front(piece);
+                queue.pieces.push_front(piece);
             }
             self.settle(id);
         }
@@ -467,9 +406,7 @@ impl Transfers {
             return;
         }
         let Some(life) = self.lives.remove(&id) else { return };
-        let (result, written) = (life.result(), life.written);
-        let quiesced = (life.unproven == 0).then_some(Quiesced { transfer: id, written });
-        self.out.push_back(Output::Ended(Ended { transfer: id, result, quiesced }));
+        self.out.push_back(Output::Ended(life.end(id)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Steps of transfers that the simulator takes only by chance.
 
 use super::*;
+use crate::life::proof;
 use std::sync::Arc;
 
 const PEER: PeerId = PeerId(1);
@@ -44,7 +45,7 @@ fn outputs(transfers: &mut Transfers) -> Vec<Output> {
 }
 
 fn ended(id: TransferId, result: Result<(), TransferError>, written: u64) -> Output {
-    Output::Ended(Ended { transfer: id, result, quiesced: Some(Quiesced { transfer: id, written }) })
+    Output::Ended(Ended { transfer: id, result, quiesced: Some(proof(id, written)) })
 }
 
 #[test]

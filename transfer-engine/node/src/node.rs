@@ -30,7 +30,8 @@ const NAPS: u32 = 500;
 /// It goes on for so long after its node was dropped, so that the others' last words are answered.
 const LINGER: Nanos = Nanos::millis(300);
 
-/// Memory of this end, registered on every rail. It stays registered until the node and its thread have ended.
+/// Memory of this end, registered on every rail. It stays registered until [`Node::deregister`], or until the node and
+/// its thread have ended.
 #[derive(Clone)]
 pub struct Region {
     memory: Arc<OwnedSpan>,
@@ -118,6 +119,43 @@ impl Node {
         let lent = memory.clone();
         let mr = self.asker.ask(move |engine, _| engine.domain.register(&lent, rights))??;
         Ok(Region { memory, mr, rights })
+    }
+
+    /// Has every NIC take a region's keys back. Once this returns nothing of any peer lands in it, whether the peer
+    /// answers or not, and its memory may be used for something else. What a peer still sends to it is refused, and
+    /// ends there with [`TransferError::Denied`].
+    ///
+    /// # Errors
+    /// A transfer of this end uses it, or a NIC refuses: then peers may still write into it.
+    pub fn deregister(&self, region: &Region) -> Result<(), CallError> {
+        let mr = region.mr.clone();
+        self.asker.ask(move |engine, _| {
+            if engine.is_used(&mr) {
+                let (what, want) = ("a region to deregister", "one that no transfer of this end uses");
+                let met = "one of a transfer that has not ended".to_owned();
+                return Err(CallError::from(TransferError::Refused { what, want, met }));
+            }
+            Ok(engine.domain.deregister(&mr)?)
+        })?
+    }
+
+    /// Cuts a peer off, for good, whether it answers or not. Transfers to it and expectations of it end. Once this
+    /// returns `true` nothing of the peer lands in memory of this end any more; `false`: its queue pairs at this end
+    /// were not destroyed within this time, as far as is known.
+    ///
+    /// # Errors
+    /// There is no such peer, or it was cut off before.
+    pub fn revoke(&self, peer: u32, patience: Duration) -> Result<bool, CallError> {
+        let (of, (slot, filler)) = (self.peer(peer)?, Slot::new());
+        let new =
+            self.asker.ask(move |engine, now| engine.leave(now, of, Box::new(move || filler.fill(()))))?;
+        if !new {
+            let (what, want) = ("peer", "one that is there");
+            return Err(
+                TransferError::Refused { what, want, met: format!("{peer}, which was cut off") }.into()
+            );
+        }
+        Ok(slot.wait(patience)?.is_some())
     }
 
     fn begin<F>(&self, submit: F) -> Result<Transfer, CallError>

@@ -57,7 +57,7 @@ impl<T> Slot<T> {
 
 impl<T: Clone> Slot<T> {
     /// The value; `None` if it has not come within this time.
-    fn wait(&self, patience: Duration) -> Result<Option<T>, CallError> {
+    pub(crate) fn wait(&self, patience: Duration) -> Result<Option<T>, CallError> {
         let until = Instant::now().checked_add(patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

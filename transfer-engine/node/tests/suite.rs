@@ -195,3 +195,58 @@ fn messages_come_in_order_and_once_while_a_port_goes_down_and_memory_that_is_gon
     assert_eq!(to.get(), [7; 64]);
     drop(nodes);
 }
+
+#[test]
+fn nothing_lands_in_a_region_that_was_taken_back_nor_of_a_peer_that_was_cut_off() {
+    let nodes = nodes(2, 2);
+    let len = 1 << 20;
+    let (from, to) = (Own::new(&nodes[0], len, 9, Rights::Local), Own::new(&nodes[1], len, 0, Rights::Write));
+    let (target, other) = (described(&to), Own::new(&nodes[1], len, 0, Rights::Write));
+    let other_target = described(&other);
+    let begin = |target: &MrDesc| {
+        let write = || nodes[0].write(1, len as u64, Some(1), (&from.region, 0), (target, 0));
+        (0..8).map(|_| write().expect("fits")).collect::<Vec<_>>()
+    };
+    assert!(nodes[0].write(1, len as u64, None, (&from.region, 0), (&other_target, 0)).is_ok());
+    assert!(nodes[0].deregister(&from.region).is_err(), "a transfer uses it");
+    // The sender is in the middle of it.
+    let transfers = begin(&target);
+    nodes[1].deregister(&to.region).expect("the NICs take it back");
+    to.put(&vec![0xee; len]);
+    let mut denied = 0;
+    for transfer in transfers {
+        let end = transfer.wait(SOON).expect("open").expect("in time");
+        assert!(matches!(end.result, Ok(()) | Err(TransferError::Denied { .. })), "{end:?}");
+        assert!(end.is_quiet, "{end:?}");
+        denied += u64::from(end.result.is_err());
+    }
+    assert!(denied > 0 && to.get() == vec![0xee; len], "{denied} denied");
+    // Packets of the next ones are held back, and come when their sender is cut off.
+    for rail in 0..2 {
+        let hold = FaultKind::Hold { for_ns: 200_000_000 };
+        nodes[0].place().nics.inject(RailAt { pe: 0, rail }, hold).expect("a soft NIC");
+    }
+    let transfers = begin(&other_target);
+    let expected = nodes[1].expect(0, 77, 1, None).expect("open");
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(nodes[1].revoke(0, SOON).expect("it is there"), "its queue pairs are destroyed");
+    other.put(&vec![0xdd; len]);
+    assert!(matches!(expected.wait(SOON).expect("open"), Some(Err(TransferError::Missing { .. }))));
+    assert!(nodes[1].revoke(0, SOON).is_err(), "it was cut off");
+    assert!(
+        nodes[1]
+            .send(0, b"late")
+            .expect("it ends")
+            .wait(SOON)
+            .expect("open")
+            .expect("in time")
+            .result
+            .is_err()
+    );
+    for transfer in transfers {
+        transfer.wait(SOON).expect("open").expect("in time");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(other.get() == vec![0xdd; len], "it wrote after it was cut off");
+    drop(nodes);
+}

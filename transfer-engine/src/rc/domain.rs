@@ -5,7 +5,7 @@ use super::owner::{Owned, OwnedPath};
 use super::queue::{Came, Queue};
 use super::rails::{Draw, Patience, RailKey};
 use super::words::{Said, decode, encode};
-use crate::domain::{Domain, Event, LaneFacts, Piece};
+use crate::domain::{Domain, Event, Fence, LaneFacts, Piece};
 use crate::ids::{LaneId, PeerId};
 use crate::region::{Mr, Rights};
 use shunt_bootstrap::Oob;
@@ -62,10 +62,21 @@ pub struct RcDomain {
     patience: Patience,
     arrived: VecDeque<Arrival>,
     ports_asked: Nanos,
+    leaving: Vec<Leaving>,
     /// Dropped after the engine, whose workers may be fencing what uses them.
-    keys: Vec<RailKey>,
+    keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
     /// Dropped last: queue pairs and keys stand in their protection domains.
     _rails: Vec<Arc<Rail>>,
+}
+
+/// A peer that is being cut off.
+struct Leaving {
+    peer: PeerId,
+    /// Of its paths, whose halves are being destroyed.
+    keys: Vec<usize>,
+    lanes: Vec<LaneId>,
+    /// When no packet of theirs is on its way any more: known once all halves are destroyed.
+    quiet: Option<Nanos>,
 }
 
 impl RcDomain {
@@ -115,53 +126,76 @@ impl RcDomain {
             patience,
             arrived: VecDeque::new(),
             ports_asked: now,
-            keys: Vec::new(),
+            leaving: Vec::new(),
+            keys: BTreeMap::new(),
             _rails: rails,
         };
-        (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer));
+        (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer, me < peer));
         domain
     }
 
-    fn connect(&mut self, now: Nanos, peer: u32) {
+    /// Begins to connect to an end that was not there before. One of the two leads. Its agent is not reached over the
+    /// rails: the two ends have no number for each other that both know.
+    pub fn join(&mut self, address: PeerAddress, leads: bool) -> PeerId {
+        let now = Nanos::new(self.owned.world.now_ns());
+        let rails = address.rails.len();
+        let peer = self.engine.join(PeerAddress { datagrams: vec![0; rails], ..address });
+        self.owned.rails.push(rails as u32);
+        self.connect(now, peer, leads);
+        for rail in 0..self.engine.rails.len() as u32 {
+            let (down, at) = self.engine.ports.own(rail);
+            if down {
+                let message = encode(Said::Port(rail, down, at.get()));
+                self.engine.links.send(now, peer, message, Reach::Link, &self.engine.ports);
+            }
+        }
+        PeerId(peer)
+    }
+
+    fn connect(&mut self, now: Nanos, peer: u32, leads: bool) {
         let me = self.owned.me;
         let count = |end: u32| self.owned.rails[end as usize];
         for rail in 0..count(me).min(count(peer)) {
             let rails = RailPair { local: rail, remote: rail };
             let next_psn = 0x1000 * (1 + rail + self.engine.rails.len() as u32 * me);
             let start = PathStart { incarnation: 0, rails, half: None, next_psn, orders: 0 };
-            self.engine.insert(peer, PathMachine::found(start, me < peer, now));
-            self.owned.paths.push(OwnedPath {
-                peer,
-                number: rail,
-                state: PathState::Released,
-                incarnation: 0,
-                opened: 0,
-                lane: None,
-                asked: 0,
-            });
+            let key = self.engine.insert(peer, PathMachine::found(start, leads, now));
+            let (number, state) = (rail, PathState::Released);
+            let path = OwnedPath { peer, number, state, incarnation: 0, opened: 0, lane: None, asked: 0 };
+            self.owned.put(key, path);
         }
     }
 
-    /// Registers memory on every rail. It stays registered while the domain lives.
+    /// Registers memory on every rail. It stays registered until [`RcDomain::deregister`], or while the domain lives.
     ///
     /// # Errors
     /// As the first NIC answers that refuses.
     pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
         let access = if rights == Rights::Local { Access::Local } else { Access::Remote };
-        let mut keys = Vec::new();
-        for rail in &self.engine.rails {
-            let key = RailKey::register(rail, memory, access)?;
-            keys.push(key.key_be());
-            self.keys.push(key);
-        }
-        let span = memory.span();
-        Mr::new(span.address, span.bytes, &keys).map_err(|error| NicError::Unfit {
+        let register = |rail: &Arc<Rail>| RailKey::register(rail, memory, access);
+        let keys = self.engine.rails.iter().map(register).collect::<Result<Vec<_>, _>>()?;
+        let (span, numbers) = (memory.span(), keys.iter().map(RailKey::key_be).collect::<Vec<_>>());
+        let region = Mr::new(span.address, span.bytes, &numbers).map_err(|error| NicError::Unfit {
             nic: self.engine.rails.first().map_or_else(String::new, |rail| rail.name.clone()),
             what: "a region",
             met: error.to_string(),
             want: "memory and rails that transfers can use",
             cure: "register 1 byte or more on 1 to 64 rails",
-        })
+        })?;
+        self.keys.insert(region.keys().clone(), keys);
+        Ok(region)
+    }
+
+    /// Has every NIC take a region's key back. Once that is done nothing of any peer lands in it or reads it, whether
+    /// the peer answers or not; what still comes is refused, and ends at its sender with
+    /// [`Denied`](crate::error::TransferError::Denied). A region that is not registered is left alone.
+    ///
+    /// # Errors
+    /// As the first NIC answers that refuses: there the region may still be written. It may be asked again.
+    pub fn deregister(&mut self, region: &Mr) -> Result<(), NicError> {
+        self.keys.get_mut(region.keys()).into_iter().flatten().try_for_each(RailKey::take_back)?;
+        self.keys.remove(region.keys());
+        Ok(())
     }
 
     /// What went wrong behind the scenes since the last call: for logs.
@@ -310,10 +344,31 @@ impl RcDomain {
         }
     }
 
+    /// Peers that are cut off, and lanes to them of which nothing is on its way any more.
+    fn look_at_leaving(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        let Self { leaving, lanes, engine, .. } = self;
+        leaving.retain_mut(|one| match one.quiet {
+            None if one.keys.iter().any(|key| engine.destroys.has_any(*key)) => true,
+            None => {
+                events.push(Event::Left(one.peer));
+                one.quiet = Some(now + engine.timing.lifetime);
+                true
+            }
+            Some(quiet) if now < quiet => true,
+            Some(_) => {
+                for id in &one.lanes {
+                    lanes.remove(id);
+                    events.push(Event::Closed(*id, Fence::NoTruth));
+                }
+                false
+            }
+        });
+    }
+
     /// Immediates that have arrived, on whichever queue pair. One that its NIC has destroyed is looked at once more.
     fn receive(&mut self, events: &mut Vec<Event>) {
-        for (key, queue) in self.made() {
-            let (gone, peer) = (queue.is_gone(), PeerId(self.owned.paths[key].peer));
+        for (key, peer, queue) in self.made() {
+            let (gone, peer) = (queue.is_gone(), PeerId(peer));
             let came = |came| match came {
                 Came::Imm(imm) => events.push(Event::Imm(peer, imm)),
                 Came::Part(part) => events.push(Event::Part(peer, part)),
@@ -329,9 +384,9 @@ impl RcDomain {
     }
 
     /// Queue pairs that may have completions. Nothing waits for the list meanwhile: workers add to it.
-    fn made(&self) -> Vec<(usize, Arc<Queue>)> {
+    fn made(&self) -> Vec<(usize, u32, Arc<Queue>)> {
         let made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.iter().map(|made| (made.key, made.queue.clone())).collect()
+        made.iter().map(|made| (made.key, made.peer, made.queue.clone())).collect()
     }
 }
 
@@ -342,8 +397,12 @@ impl Domain for RcDomain {
         }
     }
 
-    fn close(&mut self, now: Nanos, lane: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&lane).filter(|lane| lane.asked.is_none()) else { return };
+    fn close(&mut self, now: Nanos, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.asked.is_none()) else { return };
+        if self.owned.paths[lane.key].lane != Some(id) {
+            // Its peer leaves.
+            return;
+        }
         self.owned.requests += 1;
         let (key, request, silent) = (lane.key, self.owned.requests, lane.is_silent(now, &self.patience));
         lane.asked = Some(request);
@@ -352,11 +411,24 @@ impl Domain for RcDomain {
         self.engine.with(&mut self.owned, now, key, ask);
     }
 
+    fn leave(&mut self, _now: Nanos, peer: PeerId) {
+        let now = Nanos::new(self.owned.world.now_ns());
+        let keys: Vec<usize> = self.engine.paths().keys_to(peer.0).collect();
+        self.engine.leave(now, peer.0);
+        let lanes: Vec<_> = keys.iter().filter_map(|key| self.owned.take(*key)).collect();
+        for lane in &lanes {
+            // Its end is known: nothing else is told of it.
+            self.lanes.get_mut(lane).into_iter().for_each(|lane| lane.told = true);
+        }
+        self.leaving.push(Leaving { peer, keys, lanes, quiet: None });
+    }
+
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {
         let now = self.step();
         self.look_at_lanes(now, events);
         self.receive(events);
         self.take_answers(events);
+        self.look_at_leaving(now, events);
         self.open_lanes(now, events);
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A queue pair that was made for a path: by key and incarnation, for those who post on it and receive from it.
 pub(super) struct Made {
     pub key: usize,
+    pub peer: u32,
     pub incarnation: u32,
     pub queue: Arc<Queue>,
 }
@@ -118,6 +119,7 @@ impl Prober for Probes {
 /// Makes the queue pairs of one path.
 pub(super) struct LaneMaker {
     pub key: usize,
+    pub peer: u32,
     pub made: AllMade,
     pub world: Arc<dyn World>,
 }
@@ -125,7 +127,7 @@ pub(super) struct LaneMaker {
 impl Maker for LaneMaker {
     fn make(&self, rail: &Arc<Rail>, (incarnation, _): (u32, u32), psn: u32) -> Result<Half, NicError> {
         let queue = Arc::new(Queue::make(rail)?);
-        let made = Made { key: self.key, incarnation, queue: queue.clone() };
+        let made = Made { key: self.key, peer: self.peer, incarnation, queue: queue.clone() };
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
         let (rail, world) = (rail.clone(), self.world.clone());
         Ok(Arc::new(LaneEndpoint { queue, rail, world, incarnation, psn: psn & MASK_24 }))

@@ -47,7 +47,25 @@ pub(super) struct Owned {
     pub remarks: Vec<String>,
 }
 
+/// The peer of a path that is gone: its key waits for another one.
+const NOBODY: u32 = u32::MAX;
+
 impl Owned {
+    /// A path, by its key.
+    pub fn put(&mut self, key: usize, path: OwnedPath) {
+        match self.paths.get_mut(key) {
+            Some(place) => *place = path,
+            None => self.paths.push(path),
+        }
+    }
+
+    /// A path is gone: the lane that was on it.
+    pub fn take(&mut self, key: usize) -> Option<LaneId> {
+        let path = self.paths.get_mut(key)?;
+        (path.peer, path.state) = (NOBODY, PathState::Released);
+        path.lane.take()
+    }
+
     /// The key of a path by the name that both ends have for it.
     pub fn key(&self, peer: u32, number: u32) -> Option<usize> {
         self.paths.iter().position(|path| (path.peer, path.number) == (peer, number))
@@ -92,7 +110,8 @@ impl Owner for Owned {
     }
 
     fn maker(&self, key: usize) -> Option<Box<dyn Maker>> {
-        Some(Box::new(LaneMaker { key, made: self.made.clone(), world: self.world.clone() }))
+        let peer = self.paths[key].peer;
+        Some(Box::new(LaneMaker { key, peer, made: self.made.clone(), world: self.world.clone() }))
     }
 
     fn message(&self, key: usize, incarnation: u32, word: Word) -> Vec<u8> {

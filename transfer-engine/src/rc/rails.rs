@@ -106,4 +106,12 @@ impl RailKey {
     pub fn key_be(&self) -> u32 {
         self.key.key_be()
     }
+
+    /// Has the NIC take it back. It may be asked again.
+    ///
+    /// # Errors
+    /// As the NIC answers.
+    pub fn take_back(&mut self) -> Result<(), NicError> {
+        self.key.take_back()
+    }
 }

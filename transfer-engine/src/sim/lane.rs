@@ -28,6 +28,8 @@ pub(super) struct Pair {
     /// By side: its half is in ERR.
     pub stopped: [bool; 2],
     pub closing: bool,
+    /// By side: its end has cut the other one off.
+    pub left: [bool; 2],
     /// Its end was told.
     pub silent: bool,
     pub fence: Fence,
@@ -51,6 +53,7 @@ impl Pair {
             directions: [fresh; 2],
             stopped: [false; 2],
             closing: false,
+            left: [false; 2],
             silent: false,
             fence: Fence::Executed(0),
         }

@@ -20,7 +20,7 @@ use lane::{Direction, Pair};
 use shunt_recovery::nanos::Nanos;
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 
 /// What a network is.
@@ -81,6 +81,8 @@ enum Act {
     TimeOut(u64, usize),
     /// The half of an end goes to ERR.
     Stop(u64, usize),
+    /// An end has destroyed its halves of these pairs with a peer.
+    Left(u32, u32, Vec<(u64, usize)>),
     Closed(u64),
     Open(u32, u32, u32),
 }
@@ -100,6 +102,8 @@ struct Net {
     nodes: Vec<Node>,
     pairs: BTreeMap<u64, Pair>,
     next_pair: u64,
+    /// Ends that have cut a peer off: which, and whom it cut off.
+    left: BTreeSet<(u32, u32)>,
     hit: Vec<bool>,
     counts: Counts,
 }
@@ -230,6 +234,30 @@ impl Net {
         }
     }
 
+    /// An end destroys its halves, whatever the other one does.
+    fn leave(&mut self, node: u32, peer: u32) {
+        let side = |pair: &Pair| pair.ends.iter().position(|end| *end == node);
+        let is_theirs = |pair: &&mut Pair| pair.ends.contains(&node) && pair.ends.contains(&peer);
+        let mut pairs = Vec::new();
+        for (number, pair) in self.pairs.iter_mut().filter(|(_, pair)| is_theirs(pair)) {
+            if let Some(side) = side(pair) {
+                pair.left[side] = true;
+                pairs.push((*number, side));
+            }
+        }
+        self.left.insert((node, peer));
+        self.soon(1_000, 200_000, Act::Left(node, peer, pairs));
+    }
+
+    fn left(&mut self, node: u32, peer: u32, pairs: Vec<(u64, usize)>) {
+        self.nodes[node as usize].events.push(Event::Left(PeerId(peer)));
+        for (number, side) in pairs {
+            self.pairs.get_mut(&number).into_iter().for_each(|pair| pair.stopped[side] = true);
+            let closed = Event::Closed(lane(number, side), Fence::NoTruth);
+            self.soon(20_000_000, 20_000_000, Act::Tell(node, closed));
+        }
+    }
+
     /// Both halves go to ERR, each when its end gets to it.
     fn close(&mut self, number: u64) {
         let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.closing) else { return };
@@ -237,6 +265,7 @@ impl Net {
         self.counts.fences += 1;
         let once_in = |rng: &mut Rng, n| n > 0 && rng.one_in(n);
         let fence = match () {
+            () if pair.left != [false; 2] => Fence::NoTruth,
             () if once_in(&mut self.rng, self.config.unproven) => Fence::Unproven,
             () if once_in(&mut self.rng, self.config.no_truth) => Fence::NoTruth,
             () => Fence::Executed(0),
@@ -272,7 +301,9 @@ impl Net {
                 fence => fence,
             };
             let event = Event::Closed(lane(number, side), fence);
-            self.nodes[pair.ends[side] as usize].events.push(event);
+            if !pair.left[side] {
+                self.nodes[pair.ends[side] as usize].events.push(event);
+            }
         }
         let (ends, rail, proven) = (pair.ends, pair.rail, pair.fence != Fence::Unproven);
         pair.silent = true;
@@ -283,6 +314,9 @@ impl Net {
     }
 
     fn open(&mut self, a: u32, b: u32, rail: u32, first: bool) {
+        if self.left.contains(&(a, b)) || self.left.contains(&(b, a)) {
+            return;
+        }
         let number = self.next_pair;
         self.pairs.insert(number, Pair::new([a, b], rail));
         if !first && self.struck(number, |kind| kind == Kind::Down) {
@@ -326,6 +360,7 @@ impl Net {
                 self.nodes[end as usize].events.push(Event::Failed(lane(number, side)));
             }
             Act::Stop(pair, side) => self.stop(pair, side),
+            Act::Left(node, peer, pairs) => self.left(node, peer, pairs),
             Act::Closed(pair) => self.closed(pair),
             Act::Open(a, b, rail) => self.open(a, b, rail, false),
         }
@@ -358,6 +393,7 @@ impl Sim {
             nodes: nodes.collect(),
             pairs: BTreeMap::new(),
             next_pair: 0,
+            left: BTreeSet::new(),
             hit: vec![false; config.faults.len()],
             counts: Counts::default(),
             config,
@@ -430,6 +466,10 @@ impl Domain for SimDomain {
 
     fn close(&mut self, _now: Nanos, lane: LaneId) {
         self.sim.0.borrow_mut().close(lane.0 / 2);
+    }
+
+    fn leave(&mut self, _now: Nanos, peer: PeerId) {
+        self.sim.0.borrow_mut().leave(self.node, peer.0);
     }
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {

@@ -90,6 +90,8 @@ pub struct Mkey {
     key: u32,
     /// Held where no umem does.
     memory: ManuallyDrop<Option<Arc<OwnedSpan>>>,
+    /// The NIC has taken it back.
+    taken_back: bool,
 }
 
 impl Mkey {
@@ -116,7 +118,20 @@ impl Mkey {
         // crate and in device code touches such memory atomically.
         let key = either_way(&devx.name(), dmabuf, |dmabuf| unsafe { devx.create_key(&shape, dmabuf) })?;
         let memory = ManuallyDrop::new(alone.then(|| umem.memory().clone()));
-        Ok(Self { devx: devx.clone(), key, memory })
+        Ok(Self { devx: devx.clone(), key, memory, taken_back: false })
+    }
+
+    /// Has the NIC take the key back (`DESTROY_MKEY`): once it says so, nothing reads or writes by it any more. It may
+    /// be asked again.
+    ///
+    /// # Errors
+    /// As the NIC answers.
+    pub fn take_back(&mut self) -> Result<(), NicError> {
+        if !self.taken_back {
+            self.devx.destroy_key(self.key)?;
+            self.taken_back = true;
+        }
+        Ok(())
     }
 
     /// The key as a number.
@@ -132,7 +147,7 @@ impl Mkey {
 
 impl Drop for Mkey {
     fn drop(&mut self) {
-        if self.devx.responsive() && self.devx.destroy_key(self.key).is_ok() {
+        if self.taken_back || self.devx.responsive() && self.devx.destroy_key(self.key).is_ok() {
             // SAFETY: dropped here only. If the NIC did not let go, the memory is leaked on purpose: it may still
             // write there.
             unsafe { ManuallyDrop::drop(&mut self.memory) }
