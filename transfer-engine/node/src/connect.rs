@@ -4,13 +4,14 @@ use crate::error::NoNode;
 use crate::source;
 use shunt::device::platform::host::World;
 use shunt::host::agent::worker::Threads;
-use shunt::host::connect::Bootstrap;
+use shunt::host::connect::{Bootstrap, Oob};
 use shunt::host::nanos::Nanos;
+use shunt::host::rail::Rail;
 use shunt::{Member, OpenNics};
 use shunt_transfer_engine::engine::{Engine, Policy};
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::rc::{
-    Parts, Patience, RcDomain, address, address_from_bytes, address_to_bytes, open_rails,
+    Draw, Parts, Patience, PeerAddress, RcDomain, address, address_from_bytes, address_to_bytes, open_rails,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +22,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GIVE_UP: Nanos = Nanos::secs(1);
 const GIVE_UP_SOFT: Nanos = Nanos::secs(10);
 
-/// An end that is connected.
-pub struct Connected {
+/// The exchange with all others of a job, the number of this end, and ends of the job.
+pub type InJob = (Box<dyn Bootstrap + Send>, u32, u32);
+
+/// An engine that is ready.
+pub struct Connected<T> {
     /// Drives its domain.
     pub engine: Engine<RcDomain>,
-    /// Exchange with all others.
-    pub exchange: Box<dyn Bootstrap + Send>,
     /// The clock of its NICs.
     pub world: Arc<dyn World>,
-    /// Its number.
-    pub end: u32,
-    /// Ends of the job.
-    pub ends: u32,
+    /// What there is to say of it.
+    pub told: T,
 }
 
-impl Connected {
+impl<T> Connected<T> {
     /// The time.
     pub fn now(&self) -> Nanos {
         Nanos::new(self.world.now_ns())
@@ -43,7 +43,7 @@ impl Connected {
 }
 
 /// `SHUNT_GIVE_UP`, which `Source::find` has looked at.
-fn give_up(nics: &OpenNics) -> Nanos {
+pub(crate) fn give_up(nics: &OpenNics) -> Nanos {
     let usual = if nics.are_soft() { GIVE_UP_SOFT } else { GIVE_UP };
     source::give_up_ns().ok().flatten().map_or(usual, Nanos::new)
 }
@@ -52,33 +52,63 @@ fn give_up(nics: &OpenNics) -> Nanos {
 ///
 /// # Errors
 /// A NIC refuses, the others are not reached, or a lane does not open.
-pub fn connect(member: Member, nics: &OpenNics, rails: u32) -> Result<Connected, NoNode> {
+pub fn connect(member: Member, nics: &OpenNics, rails: u32) -> Result<Connected<InJob>, NoNode> {
     let Member { pe, bootstrap, oob } = member;
     let world = nics.clock();
     let draws = bootstrap.all_gather(&bootstrap.draw()?)?;
     let draw = draws[0].as_slice().try_into();
     let draw = draw.map_err(|_| NoNode::Refused("end 0's draw: expected 16 bytes".to_owned()))?;
-    let mut ports = nics.rails().open(pe)?;
-    ports.truncate(rails as usize);
-    let opened = open_rails(ports, &world, &draw)?;
+    let opened = open_ports(nics, pe, rails, &draw)?;
     let addresses = bootstrap.all_gather(&address_to_bytes(&address(&opened, &draw)))?;
     let read = |(end, bytes): (u32, &Vec<u8>)| {
         address_from_bytes(bytes).map_err(|error| NoNode::Refused(format!("end {end}: {error}")))
     };
     let peers = (0..).zip(&addresses).map(read).collect::<Result<Vec<_>, _>>()?;
-    let (ends, policy) = (peers.len() as u32, Policy { give_up: give_up(nics), ..Policy::of_rails(rails) });
-    let patience = if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE };
-    let parts = Parts { me: pe, world: world.clone(), rails: opened, peers, oob, draw, patience };
-    let engine = Engine::new(RcDomain::new(parts, &Threads), policy);
-    let mut connected = Connected { engine, exchange: bootstrap, world, end: pe, ends };
+    let ends = peers.len() as u32;
+    let parts =
+        Parts { me: pe, world: world.clone(), rails: opened, peers, oob, draw, patience: patience(nics) };
+    let engine = Engine::new(RcDomain::new(parts, &Threads), policy(nics, rails));
+    let mut connected = Connected { engine, world, told: (bootstrap, pe, ends) };
     open_lanes(&mut connected, rails)?;
     Ok(connected)
 }
 
-fn open_lanes(connected: &mut Connected, rails: u32) -> Result<(), NoNode> {
+/// Opens so many rails of an end of this process, which knows nobody. Who joins later is reached by `oob`.
+///
+/// # Errors
+/// A NIC refuses.
+pub fn open(
+    (nics, end): (&OpenNics, u32),
+    rails: u32,
+    draw: Draw,
+    oob: Box<dyn Oob>,
+) -> Result<Connected<PeerAddress>, NoNode> {
+    let (world, opened) = (nics.clock(), open_ports(nics, end, rails, &draw)?);
+    let own = address(&opened, &draw);
+    let (peers, patience) = (vec![own.clone()], patience(nics));
+    let parts = Parts { me: 0, world: world.clone(), rails: opened, peers, oob, draw, patience };
+    let engine = Engine::new(RcDomain::new(parts, &Threads), policy(nics, rails));
+    Ok(Connected { engine, world, told: own })
+}
+
+fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<Arc<Rail>>, NoNode> {
+    let mut ports = nics.rails().open(end)?;
+    ports.truncate(rails as usize);
+    Ok(open_rails(ports, &nics.clock(), draw)?)
+}
+
+fn patience(nics: &OpenNics) -> Patience {
+    if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE }
+}
+
+fn policy(nics: &OpenNics, rails: u32) -> Policy {
+    Policy { give_up: give_up(nics), ..Policy::of_rails(rails) }
+}
+
+fn open_lanes(connected: &mut Connected<InJob>, rails: u32) -> Result<(), NoNode> {
     let until = connected.now() + Nanos::new(PATIENCE.as_nanos() as u64);
-    let others = || (0..connected.ends).filter(|end| *end != connected.end);
-    for end in others().collect::<Vec<_>>() {
+    let (_, own, ends) = connected.told;
+    for end in (0..ends).filter(|end| *end != own) {
         while connected.engine.rails_to(PeerId(end)).len() < rails as usize {
             let now = connected.now();
             if now > until {

@@ -69,6 +69,14 @@ pub enum CallError {
     /// The exchange with the others.
     #[error(transparent)]
     Exchange(#[from] BootstrapError),
+    /// A node that was to be connected.
+    #[error("{at}: expected a node that answers, got none: {why}")]
+    NotConnected {
+        /// Where.
+        at: String,
+        /// What became of it.
+        why: String,
+    },
     /// The engine's thread has ended.
     #[error("the engine is closed")]
     Closed,

@@ -7,7 +7,10 @@
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
 //! | [`node`] | [`Node`]: an end and its thread |
-//! | `inbox` | messages that have arrived |
+//! | [`open`] | nodes that connect to each other one by one, at any time |
+//! | `mesh` | the connections of those |
+//! | `thread` | the thread that drives an engine |
+//! | `mailbox` | what has come and waits for a thread of the program |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
 //! | `asker` | the way to that thread |
 //! | [`error`] | why there is no node, and why a call failed |
@@ -17,14 +20,17 @@
 mod asker;
 pub mod connect;
 pub mod error;
-mod inbox;
+mod mailbox;
+mod mesh;
 pub mod node;
+pub mod open;
 pub mod pending;
 pub mod place;
 pub mod source;
+mod thread;
 
 pub use error::{CallError, NoNode};
-pub use node::{Node, Region};
+pub use node::{Change, Node, Region};
 pub use pending::{Expectation, Transfer};
 pub use place::Place;
 pub use shunt_settings::NicKind;

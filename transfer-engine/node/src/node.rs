@@ -1,11 +1,13 @@
 //! An end and the thread that drives its engine. Calls come from any thread, as work for that one.
 
-use crate::asker::{Asker, Told};
-use crate::connect::{Connected, connect};
+use crate::asker::Asker;
+use crate::connect::connect;
 use crate::error::{CallError, NoNode};
-use crate::inbox::Inbox;
+use crate::mailbox::Mailbox;
+use crate::mesh::{Mesh, Order};
 use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
+use crate::thread::{Begun, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::OwnedSpan;
@@ -17,18 +19,11 @@ use shunt_transfer_engine::rc::RcDomain;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Counts, Ended};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// The thread sleeps so long at most where there was something to do a moment ago, and where there was not.
-const NAP: Duration = Duration::from_micros(20);
-const REST: Duration = Duration::from_micros(500);
-/// Naps before it rests.
-const NAPS: u32 = 500;
-/// It goes on for so long after its node was dropped, so that the others' last words are answered.
-const LINGER: Nanos = Nanos::millis(300);
 
 /// Memory of this end, registered on every rail. It stays registered until [`Node::deregister`], or until the node and
 /// its thread have ended.
@@ -56,15 +51,37 @@ impl Region {
     }
 }
 
-/// An end of a job, connected to all others.
+/// What has become of the others of a node that connects to them one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A peer is there, under this number.
+    Joined(u32),
+    /// A peer has left, has ended, or did not answer for the give-up time. Its number is not used again.
+    Left(u32),
+}
+
+/// The others of a node that connects to them one by one.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub there: Mutex<BTreeSet<u32>>,
+    pub changes: Mailbox<Change>,
+}
+
+/// Who the others are.
+pub(crate) enum Others {
+    /// All ends of a job, with the exchange that they came up by.
+    Job { exchange: Mutex<Box<dyn Bootstrap + Send>>, end: u32, ends: u32 },
+    /// Those that are connected.
+    Connected { mesh: Mesh, known: Arc<Known>, listens_at: SocketAddr },
+}
+
+/// An end of a job, connected to all others; or a node that connects to others one by one.
 pub struct Node {
-    asker: Asker,
-    exchange: Mutex<Box<dyn Bootstrap + Send>>,
-    end: u32,
-    ends: u32,
-    thread: Option<JoinHandle<()>>,
-    inbox: Arc<Inbox>,
-    place: Arc<Place>,
+    pub(crate) asker: Asker,
+    pub(crate) others: Others,
+    pub(crate) thread: Option<JoinHandle<()>>,
+    pub(crate) inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
+    pub(crate) place: Arc<Place>,
 }
 
 impl Node {
@@ -75,26 +92,35 @@ impl Node {
     /// The first end's that is not connected.
     pub fn start(place: Place, rails: u32) -> Result<Vec<Self>, NoNode> {
         let place = Arc::new(place);
-        let begun: Vec<_> = place.members().into_iter().map(|member| begin(member, &place, rails)).collect();
-        let node = |Begun { asker, ready, inbox, thread }: Begun| {
-            // A thread that panicked tells nothing.
-            let refused = || NoNode::Refused("an engine's thread has ended before it was ready".to_owned());
-            let ready = ready.recv().map_err(|_| refused())?;
-            let (exchange, end, ends) = ready?;
-            let (exchange, thread, place) = (Mutex::new(exchange), Some(thread), place.clone());
-            Ok(Self { asker, exchange, end, ends, thread, inbox, place })
+        let start = |member: Member| {
+            let (nics, pe) = (place.nics.clone(), member.pe);
+            begin(pe, move || connect(member, &nics, rails))
+        };
+        let begun: Vec<_> = place.members().into_iter().map(start).collect();
+        let node = |begun: Begun<_>| {
+            let ((exchange, end, ends), asker, inbox, thread) = begun.ready()?;
+            let others = Others::Job { exchange: Mutex::new(exchange), end, ends };
+            Ok(Self { asker, others, thread: Some(thread), inbox, place: place.clone() })
         };
         begun.into_iter().map(node).collect()
     }
 
-    /// The number of this end.
+    /// The number of this end in its job; 0 of a node that connects to others one by one.
     pub fn end(&self) -> u32 {
-        self.end
+        match self.others {
+            Others::Job { end, .. } => end,
+            Others::Connected { .. } => 0,
+        }
     }
 
-    /// Ends of the job.
+    /// Ends of the job; of a node that connects to others one by one, how many are there now, itself among them.
     pub fn ends(&self) -> u32 {
-        self.ends
+        match &self.others {
+            Others::Job { ends, .. } => *ends,
+            Others::Connected { known, .. } => {
+                known.there.lock().unwrap_or_else(PoisonError::into_inner).len() as u32 + 1
+            }
+        }
     }
 
     /// The NICs: to name, and to make fail where they are software.
@@ -105,9 +131,15 @@ impl Node {
     /// Gives bytes to all ends and returns everyone's, by number. All ends call it equally often.
     ///
     /// # Errors
-    /// An end did not answer in time, or is gone.
+    /// An end did not answer in time, or is gone. A node that connects to others one by one has no exchange.
     pub fn exchange(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, CallError> {
-        let exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        let Others::Job { exchange, .. } = &self.others else {
+            let (what, want) = ("an exchange", "a node of a job whose ends are all known");
+            return Err(
+                TransferError::Refused { what, want, met: "one that connects to others".to_owned() }.into()
+            );
+        };
+        let exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(exchange.all_gather(mine)?)
     }
 
@@ -155,6 +187,10 @@ impl Node {
                 TransferError::Refused { what, want, met: format!("{peer}, which was cut off") }.into()
             );
         }
+        if let Others::Connected { mesh, known, .. } = &self.others {
+            known.there.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer);
+            mesh.order(Order::Cut(peer));
+        }
         Ok(slot.wait(patience)?.is_some())
     }
 
@@ -168,13 +204,19 @@ impl Node {
         Ok(Transfer { id, slot, asker: self.asker.clone() })
     }
 
-    /// The peers of this end: all others.
-    fn peer(&self, peer: u32) -> Result<PeerId, CallError> {
-        if peer < self.ends && peer != self.end {
+    /// A peer of this end: another one that is there.
+    pub(crate) fn peer(&self, peer: u32) -> Result<PeerId, CallError> {
+        let (is_there, want, end) = match &self.others {
+            Others::Job { end, ends, .. } => (peer < *ends && peer != *end, "another end of the job", *end),
+            Others::Connected { known, .. } => {
+                let there = known.there.lock().unwrap_or_else(PoisonError::into_inner);
+                (there.contains(&peer), "one that is connected", 0)
+            }
+        };
+        if is_there {
             return Ok(PeerId(peer));
         }
-        let want = "another end of the job";
-        Err(TransferError::Refused { what: "peer", want, met: format!("{peer} at end {}", self.end) }.into())
+        Err(TransferError::Refused { what: "peer", want, met: format!("{peer} at end {end}") }.into())
     }
 
     /// Begins to write bytes of a region into a peer's.
@@ -298,63 +340,6 @@ impl Drop for Node {
         if let Some(thread) = self.thread.take() {
             // One that panicked has said so.
             let _ = thread.join();
-        }
-    }
-}
-
-/// A thread that connects: how to give it work, what it says once it is ready, and where messages come.
-struct Begun {
-    asker: Asker,
-    ready: Receiver<Result<Ready, NoNode>>,
-    inbox: Arc<Inbox>,
-    thread: JoinHandle<()>,
-}
-/// The exchange with the others, the number of this end, and ends of the job.
-type Ready = (Box<dyn Bootstrap + Send>, u32, u32);
-
-fn begin(member: Member, place: &Arc<Place>, rails: u32) -> Begun {
-    let (asker, told) = Asker::new();
-    let (tell, ready) = channel();
-    let (place, name, inbox) = (place.clone(), format!("transfer {}", member.pe), Arc::new(Inbox::default()));
-    let mail = inbox.clone();
-    let thread =
-        std::thread::Builder::new().name(name).spawn(move || match connect(member, &place.nics, rails) {
-            Ok(Connected { engine, exchange, world, end, ends }) => {
-                let _ = tell.send(Ok((exchange, end, ends)));
-                drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail);
-                mail.close();
-            }
-            Err(error) => _ = tell.send(Err(error)),
-        });
-    Begun { asker, ready, inbox, thread: thread.expect("a thread can be made") }
-}
-
-/// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
-fn drive(mut engine: Engine<RcDomain>, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: &Inbox) {
-    let (mut idle, mut end) = (0, Nanos::MAX);
-    while now() < end {
-        if engine.step(now()) {
-            idle = 0;
-        }
-        while let Some((peer, message)) = engine.take_message() {
-            inbox.put(peer.0, message);
-        }
-        for remark in engine.domain.take_remarks() {
-            shunt::host::complain!("shunt transfer: {remark}");
-        }
-        let nap = match idle {
-            0 => Duration::ZERO,
-            1..NAPS => NAP,
-            _ => REST,
-        };
-        match told.recv_timeout(nap) {
-            Ok(Told::Work(work)) => {
-                work(&mut engine, now());
-                idle = 0;
-            }
-            Ok(Told::Stop) => end = now() + LINGER,
-            Err(RecvTimeoutError::Timeout) => idle = (idle + 1).min(NAPS),
-            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }

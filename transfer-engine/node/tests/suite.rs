@@ -3,10 +3,11 @@
 use shunt::host::gpu::{Span, lend};
 use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::pending::CancelHow;
-use shunt_transfer::{CallError, NicKind, Node, Place, Region, Source, Wish};
+use shunt_transfer::{CallError, Change, NicKind, Node, Place, Region, Source, Wish};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -249,4 +250,94 @@ fn nothing_lands_in_a_region_that_was_taken_back_nor_of_a_peer_that_was_cut_off(
     std::thread::sleep(Duration::from_millis(300));
     assert!(other.get() == vec![0xdd; len], "it wrote after it was cut off");
     drop(nodes);
+}
+
+fn place(ends: u32, rails: u32) -> Arc<Place> {
+    let source = Source::find(Wish { nic: NicKind::Soft, rails, soft_gbps: 1.0 }).expect("software is there");
+    Arc::new(Place::alone(&source, ends).expect("NICs"))
+}
+
+fn open(place: &Arc<Place>, end: u32) -> (Node, String) {
+    let node = Node::open(place, end, 2, "127.0.0.1:0").expect("it is this machine");
+    let at = node.listens_at().expect("it listens").to_string();
+    (node, at)
+}
+
+/// The next message of a node.
+fn message(node: &Node) -> (u32, Vec<u8>) {
+    node.receive(SOON).expect("open").expect("in time")
+}
+
+#[test]
+fn nodes_connect_leave_and_connect_again_and_write_while_a_port_goes_down() {
+    let place = place(4, 2);
+    let ((a, a_at), (b, b_at)) = (open(&place, 0), open(&place, 1));
+    // Both dial at once.
+    let (from_a, from_b) = std::thread::scope(|threads| {
+        let other = threads.spawn(|| b.connect(&a_at, SOON));
+        (a.connect(&b_at, SOON).expect("it is there"), other.join().expect("it ends").expect("it is there"))
+    });
+    assert_eq!((a.peers().expect("known"), b.peers().expect("known")), (vec![from_a], vec![from_b]));
+    assert_eq!(a.connect(&b_at, SOON).expect("it is known"), from_a);
+    assert_eq!(a.next_change(SOON).expect("a node"), Some(Change::Joined(from_a)));
+    let len = 1 << 20;
+    let (from, to) = (Own::new(&a, len, 0, Rights::Local), Own::new(&b, len, 0, Rights::Write));
+    from.put(&pattern(len));
+    let target = described(&to);
+    for round in 0..4 {
+        let fail = |kind| place.nics.inject(RailAt { pe: 1, rail: 0 }, kind).expect("a soft NIC");
+        match round {
+            1 => _ = fail(FaultKind::Down { for_ns: None }),
+            3 => _ = fail(FaultKind::Up),
+            _ => {}
+        }
+        to.put(&vec![0; len]);
+        let written = a.write(from_a, len as u64, None, (&from.region, 0), (&target, 0)).expect("fits");
+        assert_eq!(written.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+        a.send(from_a, &[round]).expect("short");
+        assert_eq!(message(&b), (from_b, vec![round]));
+        assert!(to.get() == pattern(len), "round {round}");
+    }
+    assert!(a.counts().expect("open").closed > 0, "the port was used");
+    // It ends, and another one starts at its address.
+    drop(b);
+    assert_eq!(a.next_change(SOON).expect("a node"), Some(Change::Left(from_a)));
+    assert!(
+        a.write(from_a, 1, None, (&from.region, 0), (&target, 0)).is_err()
+            && a.peers().expect("known").is_empty()
+    );
+    let c = Node::open(&place, 2, 2, &b_at).expect("the address is free");
+    let third = a.connect(&b_at, SOON).expect("it is there");
+    assert!(third != from_a, "it is another one");
+    let to = Own::new(&c, len, 0, Rights::Write);
+    let target = described(&to);
+    let written = a.write(third, len as u64, None, (&from.region, 0), (&target, 0)).expect("fits");
+    assert_eq!(written.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    assert!(to.get() == pattern(len));
+    // One cuts the other off, and they connect again.
+    let back = c.peers().expect("known")[0];
+    assert!(c.revoke(back, SOON).expect("it is there"));
+    let changes = || std::iter::from_fn(|| a.next_change(SOON).expect("a node"));
+    assert!(changes().any(|change| change == Change::Left(third)));
+    let again = c.connect(&a_at, SOON).expect("it is there");
+    assert!(again != back && c.send(again, b"again").is_ok());
+    assert_eq!(message(&a).1, b"again");
+    drop((a, c));
+}
+
+#[test]
+fn nodes_that_cannot_connect_say_why() {
+    let place = place(2, 2);
+    let (a, at) = open(&place, 0);
+    let soon = Duration::from_millis(300);
+    let why = |node: &Node, to: &str| node.connect(to, soon).expect_err("no node is there").to_string();
+    assert!(why(&a, &at).contains("this node itself"), "{}", why(&a, &at));
+    assert!(why(&a, "127.0.0.1:9").contains("refused"), "{}", why(&a, "127.0.0.1:9"));
+    assert!(why(&a, "nonsense").contains("HOST:PORT"), "{}", why(&a, "nonsense"));
+    let b = Node::open(&place, 1, 1, "127.0.0.1:0").expect("it is this machine");
+    assert!(why(&b, &at).starts_with(&at), "{}", why(&b, &at));
+    assert!(Node::open(&place, 1, 2, "0.0.0.0:0").is_err(), "others reach it, and there is no secret");
+    assert!(a.exchange(b"mine").is_err() && a.send(7, b"late").is_err());
+    let job = &nodes(2, 1)[0];
+    assert!(job.connect(&at, soon).is_err() && job.next_change(soon).is_err(), "it is an end of a job");
 }

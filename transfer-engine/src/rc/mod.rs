@@ -26,3 +26,4 @@ mod words;
 pub use address::{address, address_from_bytes, address_to_bytes};
 pub use domain::{Parts, RcDomain};
 pub use rails::{Draw, Patience, open_rails};
+pub use shunt_recovery::links::PeerAddress;

@@ -1,28 +1,35 @@
-//! Messages that have arrived and wait for a thread of the program.
+//! What has come and waits for a thread of the program.
 
 use crate::error::CallError;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-#[derive(Debug, Default)]
-struct State {
-    messages: VecDeque<(u32, Vec<u8>)>,
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
     closed: bool,
 }
 
-/// They, and who waits for one.
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    state: Mutex<State>,
+/// It, and who waits for some.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    state: Mutex<State<T>>,
     changed: Condvar,
 }
 
-impl Inbox {
-    /// One has arrived.
-    pub fn put(&self, peer: u32, message: Vec<u8>) {
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        let state = State { waiting: VecDeque::new(), closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// One more has come.
+    pub fn put(&self, one: T) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.messages.push_back((peer, message));
+        state.waiting.push_back(one);
         self.changed.notify_one();
     }
 
@@ -36,12 +43,12 @@ impl Inbox {
     ///
     /// # Errors
     /// None is there, and none comes any more.
-    pub fn take(&self, patience: Duration) -> Result<Option<(u32, Vec<u8>)>, CallError> {
+    pub fn take(&self, patience: Duration) -> Result<Option<T>, CallError> {
         let until = Instant::now().checked_add(patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(message) = state.messages.pop_front() {
-                return Ok(Some(message));
+            if let Some(one) = state.waiting.pop_front() {
+                return Ok(Some(one));
             }
             if state.closed {
                 return Err(CallError::Closed);

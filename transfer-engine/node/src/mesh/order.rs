@@ -1,0 +1,31 @@
+//! What the thread of the connections is asked for.
+
+use rustix::fd::OwnedFd;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+/// What the thread is asked for.
+pub(crate) enum Order {
+    /// Something of this node's agent to a peer's.
+    Say(u32, Vec<u8>),
+    /// To know who is at an address, by a time: the answer is a peer's number, or why there is none.
+    Connect(SocketAddr, Instant, Sender<Result<u32, String>>),
+    /// A peer was cut off.
+    Cut(u32),
+    /// To end.
+    Stop,
+}
+
+/// Wakes the thread.
+#[derive(Clone)]
+pub(super) struct Waker(pub Arc<OwnedFd>);
+
+impl Waker {
+    /// It looks at its orders.
+    pub fn wake(&self) {
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}

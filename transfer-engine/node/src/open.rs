@@ -1,0 +1,157 @@
+//! Nodes that connect to each other one by one, at any time.
+//!
+//! Each listens at an address of its own. A process with the same secret that dials it becomes a peer, and both get a
+//! number for each other. A process that ends, or that another one cuts off, has left. When it starts again it is
+//! another peer.
+
+use crate::asker::Asker;
+use crate::connect::{give_up, open};
+use crate::error::{CallError, NoNode};
+use crate::mesh::{Hello, Id, Mesh, MeshHost, MeshParts, Order};
+use crate::node::{Change, Known, Node, Others};
+use crate::place::Place;
+use crate::thread::begin;
+use shunt::host::connect::tcp::RootAddress;
+use shunt::host::job::{JobError, secret_source};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
+use std::net::{SocketAddr, TcpListener};
+use std::str::FromStr;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The resolver is given so long.
+const RESOLVER: Duration = Duration::from_secs(5);
+/// Pause between two looks at lanes that are being opened.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The engine, as connections know it.
+struct Host {
+    asker: Asker,
+    known: Arc<Known>,
+}
+
+impl MeshHost for Host {
+    fn join(&self, hello: Hello, leads: bool) -> Option<u32> {
+        let joined = self.asker.ask(move |engine, _| engine.domain.join(hello.address, leads)).ok()?;
+        self.known.there.lock().unwrap_or_else(PoisonError::into_inner).insert(joined.0);
+        self.known.changes.put(Change::Joined(joined.0));
+        Some(joined.0)
+    }
+
+    fn leave(&self, number: u32) {
+        let was_there = self.known.there.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.asker.tell(move |engine, now| _ = engine.leave(now, PeerId(number), Box::new(|| ())));
+        if was_there {
+            self.known.changes.put(Change::Left(number));
+        }
+    }
+}
+
+fn listen(at: &SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(at)?;
+    let own = listener.local_addr()?;
+    Ok((listener, own))
+}
+
+impl Node {
+    /// Opens a node that knows nobody, on the NICs of an end of this process. It listens at `at`, `HOST:PORT` (port 0:
+    /// a free one), for others with the same secret: that of `SHUNT_SECRET` or `SHUNT_SECRET_FILE`; where neither is
+    /// set and `at` is this machine's alone, that of this user.
+    ///
+    /// # Errors
+    /// A NIC refuses, the address cannot be used, or there is no secret.
+    pub fn open(place: &Arc<Place>, end: u32, rails: u32, at: &str) -> Result<Self, NoNode> {
+        let root: RootAddress = at.parse().map_err(JobError::Root)?;
+        let lookup = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let secret =
+            secret_source(&root, &lookup)?.load().map_err(|error| NoNode::Refused(error.to_string()))?;
+        let refused = |error: std::io::Error| NoNode::Refused(format!("{at}: {error}"));
+        let found = root.resolve(RESOLVER)?;
+        let (listener, listens_at) = listen(&found[0]).map_err(refused)?;
+        let (mut mesh, link, idle) = Mesh::prepare().map_err(refused)?;
+        let (id, draw): (Id, Id) = (Mesh::draw(), Mesh::draw());
+        let nics = place.nics.clone();
+        let begun = begin(end, move || open((&nics, end), rails, draw, Box::new(link)));
+        let (address, asker, inbox, thread) = begun.ready()?;
+        let known = Arc::new(Known::default());
+        let host = Host { asker: asker.clone(), known: known.clone() };
+        let me = Hello { id, relation: None, port: listens_at.port(), address };
+        let give_up = Duration::from_nanos(give_up(&place.nics).get());
+        mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
+        let others = Others::Connected { mesh, known, listens_at };
+        Ok(Self { asker, others, thread: Some(thread), inbox, place: place.clone() })
+    }
+
+    fn mesh(&self) -> Result<(&Mesh, &Known, SocketAddr), CallError> {
+        match &self.others {
+            Others::Connected { mesh, known, listens_at } => Ok((mesh, known, *listens_at)),
+            Others::Job { .. } => {
+                let (what, want) = ("a node", "one that connects to others one by one");
+                Err(TransferError::Refused { what, want, met: "an end of a job".to_owned() }.into())
+            }
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// It is an end of a job.
+    pub fn listens_at(&self) -> Result<SocketAddr, CallError> {
+        Ok(self.mesh()?.2)
+    }
+
+    /// Meets the node that listens at `to`, `HOST:PORT`, and waits for lanes to it: all rails, or those that are open
+    /// when the time is over. Answers with its number. A peer that is connected already has one.
+    ///
+    /// # Errors
+    /// It does not answer in time, has another secret or another number of rails, or no lane opens.
+    pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
+        let (mesh, ..) = self.mesh()?;
+        let until = Instant::now() + patience;
+        let refused = |why: String| CallError::NotConnected { at: to.to_owned(), why };
+        let root = RootAddress::from_str(to).map_err(|error| refused(error.to_string()))?;
+        let found = root.resolve(patience).map_err(|error| refused(error.to_string()))?;
+        let (tell, told) = channel();
+        mesh.order(Order::Connect(found[0], until, tell));
+        // The thread answers by then.
+        let number = match told.recv_timeout(patience + RESOLVER) {
+            Ok(answer) => answer.map_err(refused)?,
+            Err(RecvTimeoutError::Timeout) => return Err(refused("no answer in time".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
+        };
+        let peer = self.peer(number)?;
+        loop {
+            let (open, rails) =
+                self.asker.ask(move |engine, _| (engine.rails_to(peer).len(), engine.policy().rails))?;
+            let late = Instant::now() >= until;
+            if open >= rails as usize || late && open > 0 {
+                return Ok(number);
+            }
+            if late {
+                return Err(refused(format!(
+                    "expected a lane over {rails} rails within {patience:?}, got none"
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What has become of the others since the last call: the oldest change; `None` if there is none within this time.
+    ///
+    /// # Errors
+    /// It is an end of a job.
+    pub fn next_change(&self, patience: Duration) -> Result<Option<Change>, CallError> {
+        self.mesh()?.1.changes.take(patience)
+    }
+
+    /// Peers that are there.
+    ///
+    /// # Errors
+    /// It is an end of a job.
+    pub fn peers(&self) -> Result<Vec<u32>, CallError> {
+        let there = self.mesh()?.1.there.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(there.iter().copied().collect())
+    }
+}

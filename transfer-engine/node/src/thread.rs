@@ -1,0 +1,100 @@
+//! The thread that drives an engine.
+
+use crate::asker::{Asker, Told};
+use crate::connect::Connected;
+use crate::error::NoNode;
+use crate::mailbox::Mailbox;
+use shunt::host::nanos::Nanos;
+use shunt_transfer_engine::engine::Engine;
+use shunt_transfer_engine::rc::RcDomain;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The thread sleeps so long at most where there was something to do a moment ago, and where there was not.
+const NAP: Duration = Duration::from_micros(20);
+const REST: Duration = Duration::from_micros(500);
+/// Naps before it rests.
+const NAPS: u32 = 500;
+/// It goes on for so long after its node was dropped, so that the others' last words are answered.
+const LINGER: Nanos = Nanos::millis(300);
+
+/// A thread that makes an engine: how to give it work, what it says once it is ready, and where messages come.
+pub(crate) struct Begun<T> {
+    asker: Asker,
+    ready: Receiver<Result<T, NoNode>>,
+    inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
+    thread: JoinHandle<()>,
+}
+
+/// What comes of it: what was told, the way to the thread, where messages come, and the thread.
+pub(crate) type Ready<T> = (T, Asker, Arc<Mailbox<(u32, Vec<u8>)>>, JoinHandle<()>);
+
+impl<T> Begun<T> {
+    /// Waits until its engine is ready.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn ready(self) -> Result<Ready<T>, NoNode> {
+        // A thread that panicked tells nothing.
+        let refused = || NoNode::Refused("an engine's thread has ended before it was ready".to_owned());
+        let told = self.ready.recv().map_err(|_| refused())??;
+        Ok((told, self.asker, self.inbox, self.thread))
+    }
+}
+
+/// Starts such a thread, for the end of this number.
+pub(crate) fn begin<T: Send + 'static>(
+    end: u32,
+    make: impl FnOnce() -> Result<Connected<T>, NoNode> + Send + 'static,
+) -> Begun<T> {
+    let (asker, told) = Asker::new();
+    let (tell, ready) = channel();
+    let (name, inbox) = (format!("transfer {end}"), Arc::new(Mailbox::default()));
+    let mail = inbox.clone();
+    let thread = std::thread::Builder::new().name(name).spawn(move || match make() {
+        Ok(Connected { engine, world, told: ready }) => {
+            let _ = tell.send(Ok(ready));
+            drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail);
+            mail.close();
+        }
+        Err(error) => _ = tell.send(Err(error)),
+    });
+    Begun { asker, ready, inbox, thread: thread.expect("a thread can be made") }
+}
+
+/// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
+fn drive(
+    mut engine: Engine<RcDomain>,
+    now: &dyn Fn() -> Nanos,
+    told: &Receiver<Told>,
+    inbox: &Mailbox<(u32, Vec<u8>)>,
+) {
+    let (mut idle, mut end) = (0, Nanos::MAX);
+    while now() < end {
+        if engine.step(now()) {
+            idle = 0;
+        }
+        while let Some((peer, message)) = engine.take_message() {
+            inbox.put((peer.0, message));
+        }
+        for remark in engine.domain.take_remarks() {
+            shunt::host::complain!("shunt transfer: {remark}");
+        }
+        let nap = match idle {
+            0 => Duration::ZERO,
+            1..NAPS => NAP,
+            _ => REST,
+        };
+        match told.recv_timeout(nap) {
+            Ok(Told::Work(work)) => {
+                work(&mut engine, now());
+                idle = 0;
+            }
+            Ok(Told::Stop) => end = now() + LINGER,
+            Err(RecvTimeoutError::Timeout) => idle = (idle + 1).min(NAPS),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
