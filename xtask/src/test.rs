@@ -41,6 +41,7 @@ const LATER: &[&str] = &[
     "shunt-cli",
     "shunt-conformance",
     "shunt-transfer-bw",
+    "shunt-weight-sync",
     "shunt-concurrency",
     "shunt-gpu-tool",
     "shunt-package-tool",

@@ -32,7 +32,8 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
-  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/bw, python, tests";
+  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- python, tests
+  transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,weights}";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -152,6 +153,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine"]),
     (
+        "shunt-transfer-program",
+        &["shunt-settings", "shunt", "shunt-transfer", "shunt-figures", "shunt-json", "shunt-pages"],
+    ),
+    (
         "shunt-python",
         &[
             "shunt-layout",
@@ -182,6 +187,7 @@ const TOP: &[&str] = &[
     "shunt-gpu-check",
     "shunt-cli",
     "shunt-transfer-bw",
+    "shunt-weight-sync",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.

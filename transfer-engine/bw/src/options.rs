@@ -1,11 +1,10 @@
 //! The command line. Whatever cannot be honoured is refused, never ignored.
 
 use clap::{Parser, ValueEnum};
-use shunt::soft_nic::FaultKind;
-use shunt::soft_nic::fault::{Fault, Injection, format_time};
-use shunt_figures::units::{parse_gbps, parse_size, parse_time, show_size, whole};
-use shunt_settings::NicKind;
-use std::path::PathBuf;
+use shunt::soft_nic::fault::format_time;
+use shunt_figures::units::{parse_size, parse_time, show_size, whole};
+use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::start::Checked;
 
 /// How memory is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -65,21 +64,9 @@ pub struct Options {
     /// How long end 0 begins transfers [default: 3s; a row of --table 500ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<u64>,
-    /// Rails of each end
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=8))]
-    pub rails: u32,
-    /// What carries the packets [default: SHUNT_NIC, else soft]
-    #[arg(long, value_name = "NIC")]
-    pub nic: Option<NicKind>,
-    /// Rate of each rail in Gb/s, of NICs in software [default: 1]
-    #[arg(long, value_name = "G", value_parser = parse_gbps)]
-    pub rail_gbps: Option<f64>,
-    /// A fault, as in 500ms:0.0:down: when, end and rail, what; repeatable. NICs in software fail on request
-    #[arg(long, value_name = "FAULT", allow_hyphen_values = true)]
-    pub inject: Vec<Injection>,
-    /// Writes the verdict to this file, too
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Rails, NICs, faults, and the file of the verdict
+    #[command(flatten)]
+    pub nics: NicOptions,
 }
 
 /// Bytes of one transfer at most: a region has room for some of them.
@@ -107,15 +94,14 @@ impl Options {
     pub fn transfer_bytes(&self) -> u64 {
         self.size * self.pages()
     }
+}
 
-    /// What carries the packets: as was asked, else as the variable says.
-    pub fn nic(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<NicKind, String> {
-        let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
-        Ok(self.nic.or(variable).unwrap_or(NicKind::Soft))
+impl Checked for Options {
+    fn nics(&self) -> &NicOptions {
+        &self.nics
     }
 
-    /// What is wrong with it, if something is.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let size = show_size(self.size);
         if self.size == 0 || !self.size.is_multiple_of(8) {
             return Err(format!("--size: expected a multiple of 8 from 8 on, got {size}"));
@@ -136,35 +122,15 @@ impl Options {
             let least = format_time(DURATION_MIN_NS);
             return Err(format!("--duration: expected at least {least}, got {}", format_time(duration)));
         }
-        for injection in &self.inject {
-            self.kind(injection)?;
-            let Injection { at_ns, pe, rail, .. } = injection;
-            if *pe > 1 || rail.is_none_or(|rail| rail >= self.rails) {
-                let last = self.rails - 1;
-                let at = rail.map_or_else(|| pe.to_string(), |rail| format!("{pe}.{rail}"));
-                return Err(format!(
-                    "--inject {injection}: expected end 0 or 1 and rail 0 to {last}, got {at}"
-                ));
-            }
-            if *at_ns >= duration {
-                let duration = format_time(duration);
-                let at = format_time(*at_ns);
+        self.nics.check_faults(2)?;
+        for injection in &self.nics.inject {
+            if injection.at_ns >= duration {
+                let (duration, at) = (format_time(duration), format_time(injection.at_ns));
                 return Err(format!(
                     "--inject {injection}: expected a time before --duration {duration}, got {at}"
                 ));
             }
         }
         Ok(())
-    }
-
-    /// What a fault does to a NIC.
-    pub fn kind(&self, injection: &Injection) -> Result<FaultKind, String> {
-        match &injection.fault {
-            Fault::Nic(kind) if !injection.fault.is_sabotage() => Ok(*kind),
-            fault => Err(format!(
-                "--inject {injection}: expected a fault of a NIC such as down, up or drop-acks=10ms, got {}",
-                fault.name()
-            )),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! `--table`: the rate of each kind and size of transfer, with one rail and more.
 
 use crate::options::{Mode, Options, TABLE_PAGE};
-use crate::place;
+use crate::both;
 use crate::rate;
 use anyhow::{Result, ensure};
 use schemars::JsonSchema;
@@ -10,6 +10,7 @@ use shunt_figures::say;
 use shunt_figures::units::show_size;
 use shunt_json::Kind;
 use shunt_transfer::Place;
+use shunt_transfer_program::NicOptions;
 
 /// Bytes of a page, and of a single write.
 const PAGES: [u64; 6] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, TABLE_PAGE];
@@ -77,10 +78,11 @@ pub fn run(options: &Options, place: &Place) -> Result<Table> {
     let mut table = Table { verdict: "clean", clock, rail_gbps, rows: Vec::new(), pages_wrong: 0 };
     let paged = PAGES.map(|size| (Mode::Paged, "paged", size));
     let kinds = paged.into_iter().chain(SINGLES.map(|size| (Mode::Single, "single", size)));
-    for rails in rails(options.rails) {
+    for rails in rails(options.nics.rails) {
         for (mode, name, size) in kinds.clone() {
-            let row = Options { rails, mode, size, ..options.clone() };
-            let ends = place::both(place, move |member, nics| rate::run(&row, member, nics))?;
+            let nics = NicOptions { rails, ..options.nics.clone() };
+            let row = Options { nics, mode, size, ..options.clone() };
+            let ends = both(place, move |member, nics| rate::run(&row, member, nics))?;
             ensure!(ends.len() == 2, "ends: expected 2, got {}", ends.len());
             let gb_s = ends[0].bytes as f64 / ends[0].took_ns.max(1) as f64;
             table.pages_wrong += ends[1].pages_wrong;

@@ -5,15 +5,7 @@ use clap::ValueEnum as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
-
-/// A fault that was injected.
-#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
-pub struct Struck {
-    /// As it was typed.
-    pub fault: String,
-    /// How often it struck.
-    pub hits: u64,
-}
+use shunt_transfer_program::faults::Struck;
 
 /// What one end saw.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
@@ -121,7 +113,7 @@ impl Verdict {
             clock,
             mode: options.mode.to_possible_value().map(|mode| mode.get_name().to_owned()).unwrap_or_default(),
             size: options.size,
-            rails: options.rails,
+            rails: options.nics.rails,
             gb_s: bytes as f64 / part.took_ns.max(1) as f64,
             part,
         }

@@ -1,0 +1,15 @@
+//! What the programs on the transfer engine share.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | rails, NICs, faults and the file of the verdict, as they are typed |
+//! | [`place`] | what carries the packets, and the ends of this process |
+//! | [`faults`] | faults that were planned, and how often each struck |
+//! | [`start`] | `main`: from the command line to the exit status |
+
+pub mod faults;
+pub mod options;
+pub mod place;
+pub mod start;
+
+pub use options::NicOptions;

@@ -1,0 +1,63 @@
+//! Where the ends are: all in this process, or one, and the others in other processes of the job.
+
+use crate::options::NicOptions;
+use anyhow::{Result, bail, ensure};
+use shunt_transfer::{Place, Source, Wish};
+use std::thread::JoinHandle;
+
+/// Gb/s of a rail in software, where nothing is said.
+const SOFT_GBPS: f64 = 1.0;
+
+/// What carries the packets, if it can do what the options ask of it.
+///
+/// # Errors
+/// It is not there, or it cannot.
+pub fn source(options: &NicOptions) -> Result<Source> {
+    let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
+    let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
+    let source = Source::find(Wish { nic, rails: options.rails, soft_gbps })?;
+    if let Some(gbps) = options.rail_gbps.filter(|_| source.are_devices()) {
+        bail!("--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}");
+    }
+    match options.inject.first().filter(|_| !source.fail_on_request()) {
+        Some(fault) => bail!(
+            "--inject {fault}: expected NICs in software, which fail on request, got hardware; take its cable out, or \
+             its port down, during the run"
+        ),
+        None => Ok(source),
+    }
+}
+
+/// Joins the job that the environment names; makes one of this process alone where it names none.
+///
+/// # Errors
+/// The NICs cannot be had, the others were not reached, or the job has another number of ends.
+pub fn take(program: &str, source: &Source, ends: u32) -> Result<Place> {
+    let place = match Place::from_env(source)? {
+        None => Place::alone(source, ends)?,
+        Some(place) => place,
+    };
+    let met = place.ends();
+    ensure!(met == ends, "processes: expected {ends}, got {met}; use shunt run -n {ends}");
+    for line in &place.lines {
+        shunt::host::complain!("{program}: {line}");
+    }
+    Ok(place)
+}
+
+/// What the threads of the ends that live here answer, by number of the end.
+///
+/// # Errors
+/// What went wrong at each end that failed.
+pub fn joined<T>(ends: impl IntoIterator<Item = (u32, JoinHandle<Result<T>>)>) -> Result<Vec<T>> {
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    for (end, thread) in ends {
+        match thread.join() {
+            Ok(Ok(seen)) => all.push(seen),
+            Ok(Err(error)) => failed.push(format!("end {end}: {error:#}")),
+            Err(_) => failed.push(format!("end {end} panicked")),
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(all)
+}

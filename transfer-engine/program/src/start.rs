@@ -1,0 +1,83 @@
+//! A program from its command line to its exit status.
+
+use crate::options::NicOptions;
+use crate::place;
+use anyhow::Result;
+use clap::Parser;
+use shunt_figures::outputs::Outputs;
+use shunt_figures::say;
+use shunt_figures::stdout::stdout_error;
+use shunt_transfer::Source;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// What a program's options say of themselves.
+pub trait Checked: Parser {
+    /// Those that all programs have.
+    fn nics(&self) -> &NicOptions;
+
+    /// What is wrong with them, if something is.
+    ///
+    /// # Errors
+    /// What was expected, and what was typed.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// What came of a run.
+pub struct Outcome {
+    /// The verdict, JSON.
+    pub text: String,
+    /// Whether this process says and writes it for all.
+    pub is_first: bool,
+    /// Whether it is printed: a table was, row by row.
+    pub is_printed: bool,
+    /// 0 clean, 1 broken, 3 a peer was lost.
+    pub status: u8,
+}
+
+/// Answers `--man` and completions, reads and checks the options, runs, and tells what came of it. Exit status 2 for
+/// options that cannot be honoured, 1 for a run that failed, else the run's.
+pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> ExitCode {
+    if let Some(status) = shunt_pages::answered::<O>(std::env::args_os()) {
+        return ExitCode::from(status);
+    }
+    shunt_json::begin::<O>();
+    let options = O::parse();
+    let refused = |error: &dyn Display| {
+        shunt::host::complain!("{error}");
+        ExitCode::from(2)
+    };
+    if let Err(error) = options.check() {
+        return refused(&format!("error: {error}"));
+    }
+    // A run is not made for nothing: the file is tried before.
+    let files = match Outputs::open(&[("--json", options.nics().json.as_deref())]) {
+        Ok(files) => files,
+        Err(error) => return refused(&error),
+    };
+    let source = match place::source(options.nics()) {
+        Ok(source) => source,
+        Err(error) => return refused(&format!("error: {error:#}")),
+    };
+    match run(&options, &source).and_then(|outcome| tell(outcome, files)) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            shunt::host::complain!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn tell(outcome: Outcome, files: Outputs) -> Result<u8> {
+    if outcome.is_first {
+        if outcome.is_printed {
+            say!("{}", outcome.text);
+        }
+        if let Some(lost) = stdout_error() {
+            anyhow::bail!("stdout: {lost}");
+        }
+        let lost = files.write(|_| format!("{}\n", outcome.text));
+        anyhow::ensure!(lost.is_empty(), "--json {}", lost.join("; "));
+    }
+    Ok(outcome.status)
+}
