@@ -1,7 +1,7 @@
 //! `--table`: the rate of each kind and size of transfer, with one rail and more.
 
-use crate::options::{Mode, Options, TABLE_PAGE};
 use crate::both;
+use crate::options::{Mode, Options, TABLE_PAGE};
 use crate::rate;
 use anyhow::{Result, ensure};
 use schemars::JsonSchema;

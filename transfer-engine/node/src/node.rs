@@ -322,6 +322,23 @@ impl Node {
         Ok(Expectation { slot })
     }
 
+    /// How many immediates of a peer have arrived and were not taken by an expectation.
+    ///
+    /// # Errors
+    /// There is no such peer, or the engine is closed.
+    pub fn counter(&self, peer: u32, imm: u32) -> Result<u64, CallError> {
+        let peer = self.peer(peer)?;
+        self.asker.ask(move |engine, _| engine.counter(peer, imm))
+    }
+
+    /// How long a peer may be without a rail before it counts as lost.
+    ///
+    /// # Errors
+    /// The engine is closed.
+    pub fn give_up(&self) -> Result<Duration, CallError> {
+        self.asker.ask(|engine, _| Duration::from_nanos(engine.policy().give_up.get()))
+    }
+
     /// Lanes that were left because of a fault and opened, pieces that were sent again.
     pub fn counts(&self) -> Result<Counts, CallError> {
         self.asker.ask(|engine, _| engine.counts())

@@ -42,7 +42,9 @@ pub fn audit(schedule: &Schedule, params: &[Param]) -> Audit {
     for (trainer, task) in schedule.all() {
         count(task.server, task.param, task.bytes.start, task.at, task.len(), 1);
         let holds = |held: &crate::Held| {
-            held.trainer == trainer && held.bytes.start <= task.bytes.start && held.bytes.end >= task.bytes.end
+            held.trainer == trainer
+                && held.bytes.start <= task.bytes.start
+                && held.bytes.end >= task.bytes.end
         };
         if !params.get(task.param as usize).is_some_and(|param| param.held.iter().any(holds)) {
             audit.not_held += task.len();

@@ -66,6 +66,9 @@ pub enum Failure {
     /// No rail to a server is left.
     #[error("{0}")]
     Lost(String),
+    /// A write may have arrived or not.
+    #[error("{0}")]
+    Uncertain(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -119,7 +122,8 @@ impl<T: Transform, W: Wire> Shared<'_, T, W> {
             self.gauge.add(len);
             fetch.fetch(task.param, task.bytes.clone(), &mut bytes).map_err(Failure::Other)?;
             if bytes.len() as u64 != len {
-                let said = format!("fetch of parameter {}: expected {len} bytes, got {}", task.param, bytes.len());
+                let said =
+                    format!("fetch of parameter {}: expected {len} bytes, got {}", task.param, bytes.len());
                 return Err(Failure::Other(said));
             }
             if next.send((piece, bytes, slot)).is_err() {
@@ -212,7 +216,9 @@ pub fn run(
 ) -> Report {
     let most = tasks.iter().map(|task| task.len() + transform.bytes(task.len())).max().unwrap_or(0);
     if most > watermark {
-        let refused = format!("watermark: expected at least {most} bytes, what the largest piece needs, got {watermark}");
+        let refused = format!(
+            "watermark: expected at least {most} bytes, what the largest piece needs, got {watermark}"
+        );
         return Report { failure: Some(Failure::Other(refused)), ..Report::default() };
     }
     let (staging, gauge) = (Staging::new(watermark), Gauge::default());

@@ -167,9 +167,8 @@ impl Schedule {
 /// Whether the shards of a parameter lie in it, and end where it may be cut.
 fn check(param: &Param, trainers: u32, servers: u32, grain: u64) -> Result<(), PlanError> {
     let Param { name, bytes: len, held, wanted } = param;
-    let refuse = |want: String, met: String| {
-        Err(PlanError::Shard { param: name.clone(), len: *len, want, met })
-    };
+    let refuse =
+        |want: String, met: String| Err(PlanError::Shard { param: name.clone(), len: *len, want, met });
     let held = held.iter().map(|it| ("trainer", it.trainer, trainers, &it.bytes, 0));
     let wanted = wanted.iter().map(|it| ("server", it.server, servers, &it.bytes, it.at));
     for (what, number, count, bytes, at) in held.chain(wanted) {

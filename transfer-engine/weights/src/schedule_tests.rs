@@ -169,7 +169,8 @@ fn replicas_take_over_what_a_slow_or_lost_trainer_cannot_do() {
     for slow in [2, 1, 0] {
         let mut rates = [2; 8];
         rates[3] = slow;
-        let schedule = Schedule::plan(&rates, 8, &params, Rules { piece: 1 << 20, grain: 4 }).expect("replicas");
+        let schedule =
+            Schedule::plan(&rates, 8, &params, Rules { piece: 1 << 20, grain: 4 }).expect("replicas");
         assert_eq!((audit(&schedule, &params).missing, audit(&schedule, &params).doubled), (0, 0));
         let even = all / f64::from(rates.iter().sum::<u32>());
         for (trainer, rate) in (0..).zip(rates) {
@@ -216,7 +217,10 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(with(&|it| it.wanted[0].server = 7), refused("shards of server 0 to 0, got 7"));
     assert_eq!(with(&|it| it.held[0].bytes = 0..36), refused("a shard inside it at trainer 0, got 0 to 36"));
     assert_eq!(with(&|it| it.wanted[0].bytes = 8..8), refused("a shard inside it at server 0, got 8 to 8"));
-    assert_eq!(with(&|it| it.held[0].bytes = 0..30), refused("shards that end at multiples of 4 bytes, got 30"));
+    assert_eq!(
+        with(&|it| it.held[0].bytes = 0..30),
+        refused("shards that end at multiples of 4 bytes, got 30")
+    );
     assert_eq!(
         with(&|it| it.wanted[0].at = u64::MAX - 3),
         refused("memory below 2^64 bytes, got 18446744073709551612 at server 0")
