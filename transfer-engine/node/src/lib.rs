@@ -31,7 +31,7 @@ mod thread;
 
 pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};
-pub use pending::{Expectation, Transfer};
+pub use pending::{Expectation, Scattered, Transfer};
 pub use place::Place;
 pub use shunt_settings::NicKind;
 pub use source::{Source, Wish};

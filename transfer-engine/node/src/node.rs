@@ -5,14 +5,14 @@ use crate::connect::connect;
 use crate::error::{CallError, NoNode};
 use crate::mailbox::Mailbox;
 use crate::mesh::{Mesh, Order};
-use crate::pending::{Expectation, Slot, Transfer};
+use crate::pending::{Expectation, Scattered, Slot, Transfer};
 use crate::place::Place;
 use crate::thread::{Begun, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Read, Write};
+use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Read, Scatter, Share, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
 use shunt_transfer_engine::rc::RcDomain;
@@ -294,6 +294,26 @@ impl Node {
     /// The engine was closed.
     pub fn receive(&self, patience: Duration) -> Result<Option<(u32, Vec<u8>)>, CallError> {
         self.inbox.take(patience)
+    }
+
+    /// Begins to write parts of a region to several peers: one write and one immediate each.
+    ///
+    /// # Errors
+    /// There are no shares, one leaves a region, or its target is not for peers to write. Nothing was posted.
+    pub fn scatter(&self, from: &Region, shares: &[Share<'_>]) -> Result<Scattered, CallError> {
+        shares.iter().try_for_each(|share| self.peer(share.peer.0).map(|_| ()))?;
+        let (slot, filler) = Slot::new();
+        let ends = |ends: Vec<(PeerId, Ended)>| ends.into_iter().map(|(_, ended)| ended.into()).collect();
+        let done = Box::new(move |ended| filler.fill(ends(ended)));
+        let plain = |share: &Share<'_>| (share.peer, share.len, share.imm, share.from, share.to.1);
+        let own: Vec<_> = shares.iter().map(|share| (plain(share), share.to.0.clone())).collect();
+        let from = from.mr.clone();
+        self.asker.ask(move |engine, now| {
+            let share = |((peer, len, imm, from, at), to)| Share { peer, len, imm, from, to: (to, at) };
+            let shares: Vec<_> = own.iter().map(|(plain, to)| share((*plain, to))).collect();
+            engine.submit_scatter(now, &Scatter { from: &from, shares: &shares }, done)
+        })??;
+        Ok(Scattered { slot })
     }
 
     /// How many immediates a single write of so many bytes counts.

@@ -134,6 +134,22 @@ pub enum CancelHow {
     Now,
 }
 
+/// A scatter that was begun. It goes on if this is dropped.
+#[derive(Clone)]
+pub struct Scattered {
+    pub(crate) slot: Arc<Slot<Vec<End>>>,
+}
+
+impl Scattered {
+    /// How each share ended, in order; `None` if one of them has not within this time, which may be none.
+    ///
+    /// # Errors
+    /// The engine was closed before all ended.
+    pub fn wait(&self, patience: Duration) -> Result<Option<Vec<End>>, CallError> {
+        self.slot.wait(patience)
+    }
+}
+
 /// Immediates that are awaited. They are counted whether or not this is dropped.
 #[derive(Clone)]
 pub struct Expectation {

@@ -6,10 +6,9 @@ use crate::options::UNIT;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use shunt_transfer::Expectation;
-use shunt_transfer_engine::engine::Policy;
 use shunt_transfer_engine::error::TransferError;
 use shunt_weight_sync::audit::audit;
-use shunt_weight_sync::pipeline::{self, Failure, Report, Transform};
+use shunt_weight_sync::pipeline::{self, Failure, Report};
 use shunt_weight_sync::stages::{Copy, Rounding};
 use shunt_weight_sync::{Param, Rules, Schedule};
 use std::ops::Range;
@@ -114,7 +113,8 @@ impl End<'_> {
             self.part.add_clean(&seen);
             self.counted.extend(trainers.into_iter().map(|trainer| (trainer, imm)));
         } else {
-            self.part.add_failed(&seen);
+            let is_excused = all.iter().any(|seen| seen.lost || seen.uncertain);
+            self.part.add_failed(&seen, is_excused);
         }
         if self.number() == 0 {
             self.part.add_audit(&audit(&phase.schedule, phase.params), is_clean, phase.rounding);
@@ -128,11 +128,11 @@ impl End<'_> {
         if !phase.to.contains(&self.number()) {
             return Ok(expected);
         }
-        let (server, policy) = (self.number() - phase.to.start, Policy::of_rails(self.options.nics.rails));
+        let server = self.number() - phase.to.start;
         for trainer in 0..self.options.trainers {
             let tasks = phase.schedule.tasks(trainer).iter().filter(|task| task.server == server);
-            let writes = |len| u64::from(policy.writes_of(phase.rounding.bytes(len)));
-            let count: u64 = tasks.map(|task| writes(task.len())).sum();
+            // Each write carries one.
+            let count = tasks.count() as u64;
             if count > 0 {
                 expected.push((trainer, self.node.expect(trainer, imm, count, Some(DEADLINE))?));
             }

@@ -35,7 +35,7 @@ pub trait Transform: Sync {
 
 /// The third stage: staging memory that NICs read, and writes from it.
 pub trait Wire: Sync {
-    /// A write that was begun.
+    /// Writes that were begun.
     type Pending: Pending;
 
     /// Copies bytes into staging memory.
@@ -44,20 +44,18 @@ pub trait Wire: Sync {
     /// It takes none.
     fn stage(&self, at: u64, bytes: &[u8]) -> Result<(), String>;
 
-    /// Begins to write bytes of staging memory, which stay as they are until the write has ended.
+    /// Begins to write the same bytes of staging memory for each of these tasks. They stay as they are until all writes
+    /// have ended.
     ///
     /// # Errors
-    /// It was refused. Nothing was posted.
-    fn write(&self, task: &Task, staged: Range<u64>) -> Result<Self::Pending, Failure>;
+    /// One was refused. Nothing was posted.
+    fn write(&self, tasks: &[Task], staged: Range<u64>) -> Result<Self::Pending, Failure>;
 }
 
-/// The fourth stage: something that ends once.
+/// The fourth stage: writes, each of which ends once.
 pub trait Pending: Send {
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// Not all of it was written.
-    fn wait(self) -> Result<(), Failure>;
+    /// Waits for the ends of all: of each task, whether all of it was written.
+    fn wait(self) -> Vec<Result<(), Failure>>;
 }
 
 /// Why a pipeline stopped.
@@ -95,8 +93,8 @@ pub struct Report {
 type Fetched<'a> = (&'a [Task], Vec<u8>, Slot);
 /// A piece that was staged.
 type Staged<'a> = (&'a [Task], Slot);
-/// A piece whose writes were begun, and bytes of each.
-type Begun<P> = (Vec<P>, Slot);
+/// A piece whose writes were begun.
+type Begun<P> = (P, Slot);
 
 /// What all stages share.
 struct Shared<'a, T, W> {
@@ -159,21 +157,8 @@ impl<T: Transform, W: Wire> Shared<'_, T, W> {
 
     fn write(&self, ready: Receiver<Staged<'_>>, next: &Sender<Begun<W::Pending>>) -> Result<(), Failure> {
         for (piece, slot) in ready {
-            let mut begun = Vec::with_capacity(piece.len());
-            let mut outcome = Ok(());
-            for task in piece {
-                match self.wire.write(task, slot.at..slot.at + slot.bytes) {
-                    Ok(pending) => begun.push(pending),
-                    Err(refused) => {
-                        outcome = Err(refused);
-                        break;
-                    }
-                }
-            }
-            // What was begun is waited for, whatever became of the rest.
-            let is_gone = next.send((begun, slot)).is_err();
-            outcome?;
-            if is_gone {
+            let begun = self.wire.write(piece, slot.at..slot.at + slot.bytes)?;
+            if next.send((begun, slot)).is_err() {
                 break;
             }
         }
@@ -183,8 +168,8 @@ impl<T: Transform, W: Wire> Shared<'_, T, W> {
     fn wait(&self, ready: Receiver<Begun<W::Pending>>) -> Report {
         let mut report = Report::default();
         for (begun, slot) in ready {
-            for pending in begun {
-                match pending.wait() {
+            for end in begun.wait() {
+                match end {
                     Ok(()) => {
                         report.writes += 1;
                         report.bytes += slot.bytes;

@@ -71,7 +71,7 @@ impl Transform for Same<'_> {
 /// A write that reads its source at its end, as a NIC may.
 struct Late {
     fake: Arc<Fake>,
-    task: Task,
+    tasks: Vec<Task>,
     staged: Range<u64>,
 }
 
@@ -85,21 +85,22 @@ impl Wire for Memory {
         Ok(())
     }
 
-    fn write(&self, task: &Task, staged: Range<u64>) -> Result<Late, Failure> {
+    fn write(&self, tasks: &[Task], staged: Range<u64>) -> Result<Late, Failure> {
         self.0.call("write").map_err(Failure::Other)?;
-        Ok(Late { fake: self.0.clone(), task: task.clone(), staged })
+        Ok(Late { fake: self.0.clone(), tasks: tasks.to_vec(), staged })
     }
 }
 
 impl Pending for Late {
-    fn wait(self) -> Result<(), Failure> {
-        let staging = self.fake.staging.lock().unwrap();
-        let bytes: Vec<u8> = self.staged.map(|at| staging[&at]).collect();
-        let place = (self.task.server, self.task.at);
-        let again = self.fake.target.lock().unwrap().insert(place, bytes);
-        assert_eq!(again, None, "written twice");
-        drop(staging);
-        self.fake.call("wait").map_err(Failure::Lost)
+    fn wait(self) -> Vec<Result<(), Failure>> {
+        let one = |task: &Task| {
+            let staging = self.fake.staging.lock().unwrap();
+            let bytes: Vec<u8> = self.staged.clone().map(|at| staging[&at]).collect();
+            let again = self.fake.target.lock().unwrap().insert((task.server, task.at), bytes);
+            assert_eq!(again, None, "written twice");
+            self.fake.call("wait").map_err(Failure::Lost)
+        };
+        self.tasks.iter().map(one).collect()
     }
 }
 
@@ -155,17 +156,18 @@ impl Wire for Held {
         self.1.stage(at, bytes)
     }
 
-    fn write(&self, task: &Task, staged: Range<u64>) -> Result<HeldWrite, Failure> {
-        if task.param == 0 {
+    fn write(&self, tasks: &[Task], staged: Range<u64>) -> Result<HeldWrite, Failure> {
+        let is_first = tasks[0].param == 0;
+        if is_first {
             self.0.until("transform", 2);
             self.0.until("fetch", 3);
         }
-        Ok(HeldWrite(self.1.write(task, staged)?, task.param == 0))
+        Ok(HeldWrite(self.1.write(tasks, staged)?, is_first))
     }
 }
 
 impl Pending for HeldWrite {
-    fn wait(self) -> Result<(), Failure> {
+    fn wait(self) -> Vec<Result<(), Failure>> {
         if self.1 {
             self.0.fake.until("write", 3);
         }

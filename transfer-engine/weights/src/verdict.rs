@@ -71,15 +71,15 @@ impl Part {
         self.add(seen);
     }
 
-    /// A phase that did not. What of it arrived is not counted.
-    pub fn add_failed(&mut self, seen: &Seen) {
+    /// A phase that did not. What of it arrived is not counted. Where an end was lost, or a write is uncertain, nobody
+    /// can expect the rest.
+    pub fn add_failed(&mut self, seen: &Seen, is_excused: bool) {
         if !seen.failure.is_empty() {
             self.fail(&seen.failure, seen.lost);
         }
         self.uncertain |= seen.uncertain;
         self.writes_failed += seen.writes_failed;
-        // Of a trainer that is lost nothing else can be expected.
-        self.imm_missing += if seen.lost { 0 } else { seen.imm_missing };
+        self.imm_missing += if is_excused { 0 } else { seen.imm_missing };
         self.add(seen);
     }
 

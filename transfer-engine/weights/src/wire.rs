@@ -1,7 +1,9 @@
 //! The pipeline's last two stages on a node of the transfer engine.
 
-use shunt_transfer::{CallError, Node, Region, Transfer};
+use shunt_transfer::{CallError, Node, Region, Scattered};
+use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::MrDesc;
 use shunt_weight_sync::Task;
 use shunt_weight_sync::pipeline::{Failure, Pending, Transform, Wire};
@@ -35,27 +37,35 @@ impl Wire for NodeWire<'_> {
         memory.memory().write(memory.span().address + at, bytes).map_err(|error| error.to_string())
     }
 
-    fn write(&self, task: &Task, staged: Range<u64>) -> Result<Begun, Failure> {
-        let (end, target) = self.servers[task.server as usize];
-        let (len, at) = (staged.end - staged.start, self.rounding.bytes(task.at));
-        let (from, to) = ((self.staging, staged.start), (target, at));
-        self.node.write(end, len, Some(self.imm), from, to).map(Begun).map_err(other)
+    fn write(&self, tasks: &[Task], staged: Range<u64>) -> Result<Begun, Failure> {
+        let share = |task: &Task| {
+            let (end, target) = self.servers[task.server as usize];
+            let (len, at) = (staged.end - staged.start, self.rounding.bytes(task.at));
+            Share { peer: PeerId(end), len, imm: Some(self.imm), from: staged.start, to: (target, at) }
+        };
+        let shares: Vec<_> = tasks.iter().map(share).collect();
+        self.node.scatter(self.staging, &shares).map(Begun).map_err(other)
     }
 }
 
-/// A write that was begun.
-pub struct Begun(Transfer);
+/// Writes that were begun.
+pub struct Begun(Scattered);
 
 impl Pending for Begun {
-    fn wait(self) -> Result<(), Failure> {
-        // It ends in any case: written, or its peer is given up.
-        let Some(end) = self.0.wait(Duration::MAX).map_err(other)? else {
-            return Err(Failure::Other("a write without an end".to_owned()));
-        };
-        end.result.map_err(|error| match error {
-            TransferError::PeerLost { .. } => Failure::Lost(error.to_string()),
-            TransferError::Uncertain { .. } => Failure::Uncertain(error.to_string()),
-            _ => Failure::Other(error.to_string()),
-        })
+    fn wait(self) -> Vec<Result<(), Failure>> {
+        // Each ends in any case: written, or its peer is given up.
+        match self.0.wait(Duration::MAX) {
+            Ok(Some(ends)) => ends.into_iter().map(|end| end.result.map_err(failure)).collect(),
+            Ok(None) => vec![Err(Failure::Other("a write without an end".to_owned()))],
+            Err(error) => vec![Err(other(error))],
+        }
+    }
+}
+
+fn failure(error: TransferError) -> Failure {
+    match error {
+        TransferError::PeerLost { .. } => Failure::Lost(error.to_string()),
+        TransferError::Uncertain { .. } => Failure::Uncertain(error.to_string()),
+        _ => Failure::Other(error.to_string()),
     }
 }
