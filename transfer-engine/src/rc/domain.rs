@@ -319,12 +319,17 @@ impl RcDomain {
     /// What lanes have done, and which of them work no more.
     fn look_at_lanes(&mut self, now: Nanos, events: &mut Vec<Event>) {
         let up: Vec<bool> = (0..self.owned.paths.len()).map(|key| self.is_up(key)).collect();
+        let mut on_rail: BTreeMap<u32, u64> = BTreeMap::new();
         for (id, lane) in &mut self.lanes {
+            *on_rail.entry(lane.rail()).or_default() += lane.bytes();
             let sent = lane.poll(&*self.owned.world, now);
             if sent > 0 {
                 events.push(Event::Sent(*id, sent));
             }
-            let failed = lane.is_broken() || !up[lane.key] || lane.is_silent(now, &self.patience);
+        }
+        for (id, lane) in &mut self.lanes {
+            let is_silent = lane.is_silent(now, &self.patience, on_rail[&lane.rail()]);
+            let failed = lane.is_broken() || !up[lane.key] || is_silent;
             if failed && !std::mem::replace(&mut lane.told, true) {
                 events.push(if lane.is_denied() { Event::Denied(*id) } else { Event::Failed(*id) });
             }
@@ -398,13 +403,16 @@ impl Domain for RcDomain {
     }
 
     fn close(&mut self, now: Nanos, id: LaneId) {
+        let on_rail = |rail| self.lanes.values().filter(|lane| lane.rail() == rail).map(Lane::bytes).sum();
+        let Some(on_rail) = self.lanes.get(&id).map(|lane| on_rail(lane.rail())) else { return };
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.asked.is_none()) else { return };
         if self.owned.paths[lane.key].lane != Some(id) {
             // Its peer leaves.
             return;
         }
         self.owned.requests += 1;
-        let (key, request, silent) = (lane.key, self.owned.requests, lane.is_silent(now, &self.patience));
+        let silent = lane.is_silent(now, &self.patience, on_rail);
+        let (key, request) = (lane.key, self.owned.requests);
         lane.asked = Some(request);
         self.owned.paths[key].asked = request;
         let ask = |path: &mut PathMachine<Half>, cx: &mut Step<'_, Half>| path.ask(cx, request, silent);

@@ -110,10 +110,21 @@ impl Lane {
         self.denied
     }
 
-    /// True if pieces are under way and none has completed for longer than all of them take.
-    pub fn is_silent(&self, now: Nanos, patience: &Patience) -> bool {
+    /// Bytes under way.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The rail of this end.
+    pub const fn rail(&self) -> u32 {
+        self.rails.local
+    }
+
+    /// True if pieces are under way and none has completed for longer than all bytes that are under way on its rail
+    /// take: its NIC may send those of other lanes first.
+    pub fn is_silent(&self, now: Nanos, patience: &Patience, on_rail: u64) -> bool {
         !self.under_way.is_empty()
-            && now > self.progress + patience.suspect + takes(self.bytes, patience.slowest)
+            && now > self.progress + patience.suspect + takes(on_rail, patience.slowest)
     }
 
     /// What an answer about its fence says of its pieces.
