@@ -297,6 +297,13 @@ impl<D: Domain> Engine<D> {
         self.counters.count(peer, imm)
     }
 
+    /// Drops the count of an immediate that is of no use any more, of a transfer that was cancelled. An expectation of
+    /// it ends with [`Missing`](TransferError::Missing).
+    pub fn forget(&mut self, peer: PeerId, imm: u32) {
+        let ended = self.counters.forget(peer, imm);
+        ended.into_iter().for_each(|ended| self.tell_reached(ended));
+    }
+
     /// Watches a word that a kernel or another thread writes: each step reads it, and tells of a change on its thread.
     /// Values between two steps are passed over; the last one never is. A callback that panics is counted and ends its
     /// watcher.

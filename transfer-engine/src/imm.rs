@@ -82,6 +82,14 @@ impl ImmCounters {
         self.open.values().map(|open| open.until).min().unwrap_or(Nanos::MAX)
     }
 
+    /// An immediate of a peer is of no use any more: its count is dropped, and what is expected of it ends. One that
+    /// comes later is counted from zero.
+    pub fn forget(&mut self, peer: PeerId, imm: u32) -> Option<Ended> {
+        let got = self.counts.remove(&(peer, imm)).unwrap_or(0);
+        let Open { id, want, .. } = self.open.remove(&(peer, imm))?;
+        Some((id, Err(TransferError::Missing { imm, got, want, peer })))
+    }
+
     fn reach(&mut self, peer: PeerId, imm: u32) -> Option<Ended> {
         let open = *self.open.get(&(peer, imm))?;
         let count = self.counts.get_mut(&(peer, imm)).filter(|count| **count >= open.want)?;
@@ -144,6 +152,18 @@ mod tests {
         assert_eq!(counters.lost(PeerId(4)), []);
         let missing = Err(TransferError::Missing { imm: 7, got: 0, want: 1, peer: PEER });
         assert_eq!(counters.lost(PEER), [(id(2), missing)]);
+    }
+
+    #[test]
+    fn what_is_of_no_use_any_more_is_forgotten() {
+        let mut counters = ImmCounters::default();
+        assert_eq!((counters.arrived(PEER, 5), counters.arrived(PEER, 6)), (None, None));
+        assert_eq!(counters.expect(id(1), (PEER, 5), 3, NEVER), Ok(None));
+        let missing = Err(TransferError::Missing { imm: 5, got: 1, want: 3, peer: PEER });
+        assert_eq!(counters.forget(PEER, 5), Some((id(1), missing)));
+        assert_eq!((counters.forget(PEER, 5), counters.count(PEER, 5)), (None, 0));
+        assert_eq!(counters.count(PEER, 6), 1, "another one");
+        assert_eq!((counters.arrived(PEER, 5), counters.count(PEER, 5)), (None, 1), "from zero");
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Region {
 pub enum Change {
     /// A peer is there, under this number.
     Joined(u32),
-    /// A peer has left, has ended, or did not answer for the give-up time. Its number is not used again.
+    /// A peer has left, has ended, or did not answer for the give-up time. Nothing of it lands here any more, and its
+    /// number is not used again.
     Left(u32),
 }
 
@@ -340,6 +341,16 @@ impl Node {
             engine.expect((peer, imm), count, until, Box::new(move |reached| filler.fill(reached)))
         })??;
         Ok(Expectation { slot })
+    }
+
+    /// Drops the count of an immediate that is of no use any more, of a transfer that was cancelled. An expectation of it
+    /// ends with [`TransferError::Missing`].
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn forget(&self, peer: u32, imm: u32) -> Result<(), CallError> {
+        let peer = self.peer(peer)?;
+        self.asker.ask(move |engine, _| engine.forget(peer, imm))
     }
 
     /// How many immediates of a peer have arrived and were not taken by an expectation.

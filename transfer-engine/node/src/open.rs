@@ -42,10 +42,13 @@ impl MeshHost for Host {
 
     fn leave(&self, number: u32) {
         let was_there = self.known.there.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        self.asker.tell(move |engine, now| _ = engine.leave(now, PeerId(number), Box::new(|| ())));
-        if was_there {
-            self.known.changes.put(Change::Left(number));
-        }
+        let known = self.known.clone();
+        let done = move || {
+            if was_there {
+                known.changes.put(Change::Left(number));
+            }
+        };
+        self.asker.tell(move |engine, now| _ = engine.leave(now, PeerId(number), Box::new(done)));
     }
 }
 

@@ -42,6 +42,15 @@ fn soft(
     Ok(OpenNics::Soft(Arc::new(SoftNics::with(config, nics, attach)?)))
 }
 
+/// Soft NICs of one end on a fabric that other processes are on.
+fn on_fabric(source: &Source, end: u32, fabric: &str) -> Result<OpenNics, NoNode> {
+    soft(source, end..end + 1, |own| {
+        let refused = |why: String| NoNode::Fabric { name: fabric.to_owned(), why };
+        let uplink = UnixUplink::open(fabric, &[]).map_err(|error| refused(error.to_string()))?;
+        own.attach(Box::new(uplink)).map_err(|error| refused(error.to_string()))
+    })
+}
+
 /// The ends that take their ports from the same ones as this end does.
 fn mates(net: &TcpNet, ports: &MachinePorts) -> Result<Vec<u32>, NoNode> {
     let own = [ports.ports().identity().into_bytes(), machine::id()].concat();
@@ -65,6 +74,20 @@ impl Place {
         };
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(ends as usize));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends, net: None, made_up: None })
+    }
+
+    /// An end with a number of its own, beside those of other processes of this machine on the same software fabric, or
+    /// on the same RDMA devices. They know nothing of each other yet.
+    ///
+    /// # Errors
+    /// The NICs cannot be had.
+    pub fn beside(source: &Source, end: u32, fabric: &str) -> Result<Self, NoNode> {
+        let nics = match &source.found {
+            Found::Soft(_) => on_fabric(source, end, fabric)?,
+            Found::Mlx5(ports) => OpenNics::Mlx5(ports.take(&[end], |_| true)?),
+        };
+        let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(1));
+        Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends: 1, net: None, made_up: None })
     }
 
     /// The end that this process is in the job that its launcher's variables name; `None` if they name none.
@@ -101,11 +124,7 @@ impl Place {
         }
         match &source.found {
             Found::Soft(_) => {
-                let nics = soft(source, rank..rank + 1, |own| {
-                    let refused = |why: String| NoNode::Fabric { name: fabric.to_owned(), why };
-                    let uplink = UnixUplink::open(fabric, &[]).map_err(|error| refused(error.to_string()))?;
-                    own.attach(Box::new(uplink)).map_err(|error| refused(error.to_string()))
-                })?;
+                let nics = on_fabric(source, rank, fabric)?;
                 let lines =
                     if rank == 0 { source.lines(net.bootstrap().size() as usize) } else { Vec::new() };
                 Ok((nics, lines))
