@@ -1,0 +1,70 @@
+//! `kv_disagg`: caches of prompts from prefillers to decoders, while ports fail and processes are killed and started
+//! again, with a verdict.
+
+mod decode;
+mod model;
+mod options;
+mod prefill;
+mod processes;
+mod verdict;
+
+use anyhow::Result;
+use options::{Options, Role};
+use processes::Processes;
+use shunt::soft_nic::uplink::remove_unused_fabric;
+use shunt_json::Document;
+use shunt_transfer::{Place, Source};
+use shunt_transfer_program::start::{self, Outcome};
+use std::process::ExitCode;
+use std::sync::Arc;
+use verdict::{Done, Verdict};
+
+fn main() -> ExitCode {
+    start::main(run)
+}
+
+fn run(options: &Options, source: &Source) -> Result<Outcome> {
+    match options.role {
+        Role::All => all(options, source),
+        Role::Decode => {
+            let place = place(options, source)?;
+            let listen = options.listen.as_deref().unwrap_or_default();
+            let part = decode::run(options, &place, listen)?;
+            if options.part {
+                let text = serde_json::to_string(&part)?;
+                return Ok(Outcome { text, is_first: true, is_printed: true, status: 0 });
+            }
+            Ok(judged(options, place.nics.time_label(), &[part], &Done::default()))
+        }
+        Role::Prefill => {
+            let text = serde_json::to_string(&prefill::run(options, &place(options, source)?)?)?;
+            Ok(Outcome { text, is_first: true, is_printed: true, status: 0 })
+        }
+    }
+}
+
+fn place(options: &Options, source: &Source) -> Result<Arc<Place>> {
+    let fabric = std::env::var("SHUNT_FABRIC").unwrap_or_else(|_| shunt::host::job::FABRIC.to_owned());
+    let place = Place::beside(source, options.end, &fabric)?;
+    for line in &place.lines {
+        shunt::host::complain!("kv_disagg: {line}");
+    }
+    Ok(Arc::new(place))
+}
+
+fn all(options: &Options, source: &Source) -> Result<Outcome> {
+    let processes = Processes::start(options)?;
+    let fabric = processes.fabric().to_owned();
+    let ran = processes.run();
+    // While a process of the run is there it stays.
+    let _ = remove_unused_fabric(&fabric);
+    let (parts, done) = ran?;
+    let clock = if source.are_devices() { "RDMA devices" } else { "soft NIC" };
+    Ok(judged(options, clock, &parts, &done))
+}
+
+fn judged(options: &Options, clock: &str, parts: &[verdict::Part], done: &Done) -> Outcome {
+    let verdict = Verdict::of(options, clock, parts, done);
+    let status = verdict.exit_status();
+    Outcome { text: Document::new(verdict).pretty(), is_first: true, is_printed: true, status }
+}

@@ -1,0 +1,212 @@
+//! What came of a run, at one decoder and at all.
+
+use crate::options::Options;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use shunt_json::Kind;
+use shunt_transfer_program::faults::Struck;
+use std::collections::BTreeMap;
+
+/// What a decoder saw, and all of them together.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
+pub struct Part {
+    /// Requests, and how they ended: all of it was there; by the decoder's wish; by the prefiller's; with a prefiller
+    /// that was cut off.
+    pub requests: u64,
+    /// See [`Part::requests`].
+    pub complete: u64,
+    /// See [`Part::requests`].
+    pub cancelled: u64,
+    /// See [`Part::requests`].
+    pub refused: u64,
+    /// See [`Part::requests`].
+    pub lost: u64,
+    /// Requests that did not end.
+    pub open: u64,
+    /// Pages of complete requests, of all layers, that were checked, and those that held other bytes.
+    pub pages: u64,
+    /// See [`Part::pages`].
+    pub pages_wrong: u64,
+    /// Pages that were written while they were free.
+    pub late_writes: u64,
+    /// Pages that belong to no request and cannot be used again.
+    pub stuck_pages: u64,
+    /// Complete requests, by the end that is their prefiller.
+    pub by_prefiller: BTreeMap<u32, u64>,
+    /// From a request to its end where it was complete, nanoseconds: median, 99th percentile, longest.
+    pub complete_ns: [u64; 3],
+    /// The same of those that were cancelled, from the wish to the end.
+    pub cancel_ns: [u64; 3],
+    /// Why the first request that was refused was.
+    pub failure: String,
+    /// From the first request to the last end, nanoseconds.
+    pub took_ns: u64,
+    /// Lanes of this end that were left because of a fault, or with their peer.
+    pub failovers: u64,
+    /// Faults at NICs of this end.
+    pub faults: Vec<Struck>,
+}
+
+/// What came of it all.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Verdict {
+    /// `clean`, `broken`, `peer lost` or `not exercised`.
+    pub verdict: String,
+    /// What figures are.
+    pub clock: String,
+    /// Rails of each end.
+    pub rails: u32,
+    /// Prefillers that were started again, by number of the end, and whether each has served a request.
+    pub restarted: BTreeMap<u32, bool>,
+    /// GB of pages of complete requests a second.
+    pub gb_s: f64,
+    /// What the decoders saw.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+impl Kind for Verdict {
+    const NAME: &'static str = "shunt-kv-disagg";
+    const VERSION: u32 = 1;
+}
+
+/// What was done to the processes of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Something was: a prefiller that is lost is no surprise.
+    pub any: bool,
+    /// Ends of prefillers that were started again.
+    pub restarted: Vec<u32>,
+    /// Things that were to be done and were not: the run was over before.
+    pub missed: Vec<String>,
+    /// Decoders that ended without a verdict, unless they were killed.
+    pub failed: Vec<String>,
+}
+
+impl Verdict {
+    /// Judges what the decoders saw.
+    pub fn of(options: &Options, clock: &str, parts: &[Part], done: &Done) -> Self {
+        let part = sum(parts);
+        let restarted: BTreeMap<u32, bool> = done
+            .restarted
+            .iter()
+            .map(|end| (*end, part.by_prefiller.get(end).is_some_and(|count| *count > 0)))
+            .collect();
+        let broken = part.pages_wrong + part.late_writes + part.stuck_pages + part.open + part.refused;
+        let idle = part.complete == 0 || options.cancel > 0 && part.cancelled == 0;
+        let missed = !done.missed.is_empty() || part.faults.iter().any(|struck| struck.hits == 0);
+        let verdict = match () {
+            () if broken > 0 || idle || !done.failed.is_empty() => "broken",
+            () if part.lost > 0 && !done.any => "peer lost",
+            () if restarted.values().any(|served| !served) => "broken",
+            () if missed => "not exercised",
+            () => "clean",
+        };
+        let bytes = part.pages * options.page;
+        Self {
+            verdict: verdict.to_owned(),
+            clock: clock.to_owned(),
+            rails: options.nics.rails,
+            restarted,
+            gb_s: bytes as f64 / part.took_ns.max(1) as f64,
+            part,
+        }
+    }
+
+    /// 0 clean, 3 where a prefiller was lost, else 1.
+    pub fn exit_status(&self) -> u8 {
+        match self.verdict.as_str() {
+            "clean" => 0,
+            "peer lost" => 3,
+            _ => 1,
+        }
+    }
+}
+
+fn sum(parts: &[Part]) -> Part {
+    let mut all = Part::default();
+    for part in parts {
+        all.requests += part.requests;
+        all.complete += part.complete;
+        all.cancelled += part.cancelled;
+        all.refused += part.refused;
+        all.lost += part.lost;
+        all.open += part.open;
+        all.pages += part.pages;
+        all.pages_wrong += part.pages_wrong;
+        all.late_writes += part.late_writes;
+        all.stuck_pages += part.stuck_pages;
+        all.failovers += part.failovers;
+        all.took_ns = all.took_ns.max(part.took_ns);
+        for (end, count) in &part.by_prefiller {
+            *all.by_prefiller.entry(*end).or_default() += count;
+        }
+        for (all, of) in [(&mut all.complete_ns, &part.complete_ns), (&mut all.cancel_ns, &part.cancel_ns)] {
+            // Of several decoders the slowest's.
+            all.iter_mut().zip(of).for_each(|(all, of)| *all = (*all).max(*of));
+        }
+        if all.failure.is_empty() {
+            all.failure.clone_from(&part.failure);
+        }
+        all.faults.extend(part.faults.iter().cloned());
+    }
+    all
+}
+
+/// Median, 99th percentile and longest of some times.
+pub fn spread(mut times: Vec<u64>) -> [u64; 3] {
+    times.sort_unstable();
+    let at = |part: usize| times.get((times.len().saturating_sub(1)) * part / 100).copied().unwrap_or(0);
+    [at(50), at(99), at(100)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Verdict::NAME, &shunt_json::schema::<Verdict>());
+    }
+
+    #[test]
+    fn a_run_is_clean_only_if_nothing_is_wrong() {
+        let options = Options::parse_from(["kv_disagg"]);
+        let good = Part { requests: 2, complete: 2, by_prefiller: [(2, 2)].into(), ..Part::default() };
+        let of = |part: Part, done: &Done| Verdict::of(&options, "", &[part], done).verdict;
+        assert_eq!(of(good.clone(), &Done::default()), "clean");
+        let wrongs: [fn(&mut Part); 6] = [
+            |part| part.pages_wrong = 1,
+            |part| part.late_writes = 1,
+            |part| part.stuck_pages = 1,
+            |part| part.open = 1,
+            |part| part.refused = 1,
+            |part| part.complete = 0,
+        ];
+        for wrong in wrongs {
+            let mut part = good.clone();
+            wrong(&mut part);
+            assert_eq!(of(part, &Done::default()), "broken");
+        }
+        let lost = Part { lost: 1, ..good.clone() };
+        assert_eq!(of(lost.clone(), &Done::default()), "peer lost");
+        assert_eq!(of(lost, &Done { any: true, ..Done::default() }), "clean");
+        assert_eq!(
+            of(good.clone(), &Done { restarted: vec![4], ..Done::default() }),
+            "broken",
+            "it served none"
+        );
+        assert_eq!(of(good.clone(), &Done { restarted: vec![2], ..Done::default() }), "clean");
+        let missed = Done { missed: vec!["kill".to_owned()], ..Done::default() };
+        assert_eq!(of(good.clone(), &missed), "not exercised");
+        let faults = vec![Struck { fault: String::new(), hits: 0 }];
+        assert_eq!(of(Part { faults, ..good }, &Done::default()), "not exercised");
+    }
+
+    #[test]
+    fn a_spread_is_median_tail_and_longest() {
+        assert_eq!(spread(Vec::new()), [0; 3]);
+        assert_eq!(spread((0..=1000).rev().collect()), [500, 990, 1000]);
+    }
+}
