@@ -91,6 +91,10 @@ fn run_leg(end: &mut End<'_>, leg: Leg, planned: &mut Planned, steps: &mut Vec<S
         let turn = end.part.turns;
         end.train(turn)?;
         let rails = end.exchange(&end.rails()?)?;
+        let mut trainers = (0..).zip(&rails[..end.options.trainers as usize]);
+        if let Some((gone, _)) = trainers.find(|(_, rails)| **rails == 0) {
+            end.part.fail(&format!("trainer {gone}: expected a rail that works, got none"), true);
+        }
         if leg.has_faults && !begun {
             let (number, nics) = (end.number(), &end.node.place().nics);
             *planned = Planned::begin(&end.options.nics.inject, number, nics).map_err(anyhow::Error::msg)?;

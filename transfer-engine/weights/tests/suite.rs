@@ -1,1 +1,232 @@
+//! The program, run as its users run it: all ends in one process, and one a process.
 
+use serde_json::Value;
+use shunt_task::ports;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
+/// fault did not do what is asked for is made again, so often at most.
+const RUNS: usize = 5;
+/// Held by a run, so that runs do not take each other's processors.
+static RUN: Mutex<()> = Mutex::new(());
+
+fn program(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weight_sync"));
+    command.args(line.split_whitespace());
+    ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_NIC", "SHUNT_GIVE_UP"]
+        .iter()
+        .for_each(|name| _ = command.env_remove(name));
+    command
+}
+
+fn weight_sync(line: &str) -> Output {
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    program(line).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn verdict(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one object: {}", said(output)))
+}
+
+fn number(verdict: &Value, field: &str) -> u64 {
+    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
+}
+
+/// Nothing that was promised is broken, whatever the run was.
+fn nothing_wrong(verdict: &Value) {
+    for field in
+        ["bytes_wrong", "bytes_doubled", "bytes_missing", "bytes_foreign", "imm_doubled", "imm_missing"]
+    {
+        assert_eq!(number(verdict, field), 0, "{field} in {verdict}");
+    }
+    let (peak, watermark) = (number(verdict, "staging_peak"), number(verdict, "watermark"));
+    assert!(peak > 0 && peak <= watermark && verdict["watermark_passed"] == false, "{verdict}");
+    let kind = (verdict["schema"].as_str(), shunt_json::errors(verdict));
+    assert_eq!(kind, (Some("shunt-weight-sync"), String::new()));
+}
+
+/// The first clean run that shows what is asked for. What a run lost, doubled or failed is never excused.
+fn clean(mut run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
+    let mut last = String::new();
+    for _ in 0..RUNS {
+        let output = run();
+        let object = verdict(&output);
+        nothing_wrong(&object);
+        assert_eq!(number(&object, "bytes_written"), number(&object, "bytes_wanted"), "{object}");
+        if object["verdict"] == "clean" && shown(&object) {
+            assert_eq!((output.status.code(), number(&object, "writes_failed")), (Some(0), 0), "{object}");
+            return object;
+        }
+        last = said(&output);
+    }
+    panic!("expected a clean run that shows it in one of {RUNS}, got {last}");
+}
+
+const SMALL: &str = "--trainers 2 --servers 2 --params 9 --bytes 2M --steps 2";
+
+#[test]
+fn every_byte_comes_once_by_either_way() {
+    let object = clean(|| weight_sync(SMALL), |_| true);
+    // Two servers, two steps of each way; nothing has to be gathered where both trainers hold all.
+    assert_eq!(number(&object, "bytes_written"), 2 * 2 * 2 * (2 << 20));
+    assert!(object["gb_s"]["ratio"].as_f64() > Some(0.0), "{object}");
+    let steps = object["steps"].as_array().expect("steps");
+    let modes: Vec<_> = steps.iter().map(|step| step["mode"].as_str().unwrap_or_default()).collect();
+    assert_eq!(modes, ["rank0", "rank0", "p2p", "p2p"]);
+}
+
+#[test]
+fn shards_without_replicas_are_gathered_rounded_and_cut() {
+    let line = "--trainers 3 --servers 2 --params 7 --bytes 1M --steps 2 --copies shard --change bf16 --piece 4K \
+                --watermark 20K";
+    let object = clean(|| weight_sync(line), |_| true);
+    // Of half the bytes each server has a half; two thirds are gathered as they are.
+    let (written, servers) = (number(&object, "bytes_written"), 2 * 2 * (1 << 20) / 2);
+    assert!(
+        written > servers + 2 * (1 << 20) * 6 / 10 && written < servers + 2 * (1 << 20) * 7 / 10,
+        "{object}"
+    );
+    assert!(number(&object, "staging_waits") > 0, "the watermark holds fetches back: {object}");
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
+    let line = "--trainers 2 --servers 2 --params 20 --bytes 3M --steps 7 --mode p2p --rail-gbps 0.05 --inject \
+                100ms:1.0:down --inject 900ms:1.0:up";
+    let there_and_back = |object: &Value| {
+        let down =
+            object["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step["rails_down"] == 1));
+        down && number(object, "failovers") > 0 && number(object, "returns") > 0
+    };
+    clean(|| weight_sync(line), there_and_back);
+}
+
+/// A server's port: nothing can be planned around, and its other rail takes all.
+#[test]
+fn a_port_of_a_server_may_go_down() {
+    let line = "--bytes 3M --steps 3 --mode p2p --rail-gbps 0.1 --inject 50ms:3.1:down";
+    clean(|| weight_sync(line), |object| number(object, "failovers") > 0);
+}
+
+#[test]
+fn one_process_an_end() {
+    let all_ends = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+        let ends: Vec<_> = (0..4)
+            .map(|rank: u32| {
+                let mut end = program("--bytes 2M --steps 2");
+                end.envs([("SHUNT_RANK", rank.to_string()), ("SHUNT_WORLD", "4".to_owned())]);
+                end.env("SHUNT_ROOT", &root).stdout(Stdio::piped()).stderr(Stdio::piped());
+                end.spawn().expect("the program starts")
+            })
+            .collect();
+        let mut ends: Vec<Output> =
+            ends.into_iter().map(|end| end.wait_with_output().expect("its end")).collect();
+        for end in &ends[1..] {
+            assert_eq!((end.status.code(), end.stdout.len()), (ends[0].status.code(), 0), "{}", said(end));
+        }
+        ends.remove(0)
+    };
+    clean(all_ends, |_| true);
+}
+
+/// Both rails of trainer 1 are gone. Its shards have replicas: the step is made again without it.
+#[test]
+fn a_trainer_that_is_lost_is_told_and_planned_around() {
+    let line = "--trainers 2 --servers 1 --bytes 12M --steps 2 --mode p2p --rail-gbps 0.1 --inject 100ms:1.0:down \
+                --inject 100ms:1.1:down";
+    for _ in 0..RUNS {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = program(line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
+        let object = verdict(&output);
+        nothing_wrong(&object);
+        let steps = object["steps"].as_array().map_or(0, Vec::len);
+        if number(&object, "steps_repeated") == 1 {
+            let told = (output.status.code(), object["verdict"].as_str(), object["peer_lost"].as_bool());
+            assert_eq!(told, (Some(3), Some("peer lost"), Some(true)), "{object}");
+            assert_eq!(steps, 2, "all steps: {object}");
+            return;
+        }
+    }
+    panic!("the faults hit nothing in {RUNS} runs");
+}
+
+#[test]
+fn bytes_without_a_replica_are_named_and_the_run_ends() {
+    let line = "--trainers 3 --servers 1 --bytes 4M --steps 6 --mode p2p --rail-gbps 0.1 --inject 150ms:1.0:down \
+                --inject 150ms:1.1:down";
+    for _ in 0..RUNS {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = program(line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
+        let object = verdict(&output);
+        nothing_wrong(&object);
+        if object["steps"].as_array().map_or(0, Vec::len) < 6 {
+            assert_eq!(
+                (output.status.code(), object["verdict"].as_str()),
+                (Some(3), Some("peer lost")),
+                "{object}"
+            );
+            return;
+        }
+    }
+    panic!("the faults hit nothing in {RUNS} runs");
+}
+
+#[test]
+fn a_fault_that_hits_nothing_is_no_success() {
+    // Nothing here is an atomic.
+    let output = weight_sync(&format!("{SMALL} --mode p2p --inject 1ms:0.1:lost-atomic-response"));
+    let object = verdict(&output);
+    let told = (output.status.code(), object["verdict"].as_str());
+    assert_eq!(told, (Some(1), Some("not exercised")), "{object}");
+    assert_eq!(number(&object["faults"][0], "hits"), 0, "{object}");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
+    for (line, refusal) in [
+        ("--trainers 0", "expected a whole number from 1 to 64, got \"0\""),
+        ("--servers 65", "expected a whole number from 1 to 64, got \"65\""),
+        ("--params 0", "expected a whole number from 1 to 100000, got \"0\""),
+        ("--steps 0", "expected a whole number from 1 to 1000, got \"0\""),
+        ("--bytes 64", "--bytes: expected 12K to 4G for 24 parameters, got 64"),
+        ("--bytes 5G", "--bytes: expected 12K to 4G for 24 parameters, got 5G"),
+        ("--bytes 4G --servers 32", "--bytes: expected at most 64G at all ends together, got"),
+        (
+            "--bytes 1G --rail-gbps 0.1",
+            "--bytes: expected a step of at most 30 s at the rate of the rails, got 86 s",
+        ),
+        ("--trainers 4 --replicas 3", "--replicas: expected a divisor of 4 trainers, got 3"),
+        ("--piece 100", "--piece: expected a multiple of 64 up to 1G, got 100"),
+        (
+            "--watermark 500K",
+            "--watermark: expected at least 512K, a piece of 256K fetched and staged, got 500K",
+        ),
+        ("--inject 1ms:4.0:down", "--inject 1ms:4.0:down: expected end 0 to 3 and rail 0 to 1, got 4.0"),
+        ("--inject 1ms:0.2:down", "expected end 0 to 3 and rail 0 to 1, got 0.2"),
+        ("--inject 1ms:0:peer-killed", "expected a fault of a NIC"),
+        ("--rails 9", "expected a whole number from 1 to 8, got \"9\""),
+        ("--mode ring", "[possible values: p2p, rank0, both]"),
+        ("--json /no/such/v.json", "--json /no/such/v.json: No such file or directory"),
+    ] {
+        let output = weight_sync(line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{line}: {text}");
+        assert!(text.starts_with("error: ") && text.contains(refusal), "{line}: {text}");
+    }
+}
+
+#[test]
+fn its_page_and_completions_name_its_options() {
+    for line in ["--man", "--completions bash"] {
+        let output = weight_sync(line);
+        let text = said(&output);
+        assert!(output.status.success() && text.contains("watermark") && text.contains("inject"), "{text}");
+    }
+}
