@@ -2,6 +2,7 @@
 
 mod cancels;
 mod end;
+mod ends;
 mod options;
 mod pattern;
 mod rate;
@@ -11,12 +12,12 @@ mod sender;
 mod table;
 mod verdict;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use ends::both;
 use options::Options;
-use shunt::{Member, OpenNics};
 use shunt_json::Document;
-use shunt_transfer::{Place, Source};
-use shunt_transfer_program::place::{joined, take};
+use shunt_transfer::Source;
+use shunt_transfer_program::place::take;
 use shunt_transfer_program::start::{self, Outcome};
 use std::process::ExitCode;
 use verdict::Verdict;
@@ -40,18 +41,4 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         (Document::new(verdict).pretty(), status)
     };
     Ok(Outcome { text, is_first: place.is_first(), is_printed: !options.table, status })
-}
-
-/// Runs every end that lives here on a thread of its own: what one of them answers, which is what both saw.
-fn both<T: Send + 'static>(
-    place: &Place,
-    end: impl Fn(Member, &OpenNics) -> Result<Vec<T>> + Clone + Send + 'static,
-) -> Result<Vec<T>> {
-    let ends = place.members().into_iter().map(|member| {
-        let (nics, end, pe) = (place.nics.clone(), end.clone(), member.pe);
-        (pe, std::thread::spawn(move || end(member, &nics)))
-    });
-    // All are begun before the first is waited for.
-    let all = joined(ends.collect::<Vec<_>>())?;
-    all.into_iter().next().context("no end lives here")
 }

@@ -1,6 +1,6 @@
 //! `--table`: the rate of each kind and size of transfer, with one rail and more.
 
-use crate::both;
+use crate::ends::both;
 use crate::options::{Mode, Options, TABLE_PAGE};
 use crate::rate;
 use anyhow::{Result, ensure};

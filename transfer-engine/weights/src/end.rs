@@ -3,7 +3,7 @@
 use crate::holding::Holding;
 use crate::model::{content, server_bytes, starts};
 use crate::options::{Mode, Options};
-use crate::verdict::Part;
+use crate::seen::Part;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -143,7 +143,8 @@ impl<'a> End<'a> {
                 let mut start = it.bytes.start;
                 while start < it.bytes.end {
                     let block = start..it.bytes.end.min(start + BLOCK);
-                    (held.clear(), wanted.clear());
+                    held.clear();
+                    wanted.clear();
                     content(turn, number, block.clone(), &mut held);
                     let mut put = |part: &[u8]| -> Result<(), String> {
                         wanted.extend_from_slice(part);

@@ -6,6 +6,7 @@ mod model;
 mod options;
 mod phase;
 mod run;
+mod seen;
 mod verdict;
 mod wire;
 

@@ -3,12 +3,11 @@
 use crate::end::End;
 use crate::model;
 use crate::options::UNIT;
+use crate::seen::Seen;
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use shunt_transfer::Expectation;
-use shunt_transfer_engine::error::TransferError;
 use shunt_weight_sync::audit::audit;
-use shunt_weight_sync::pipeline::{self, Failure, Report};
+use shunt_weight_sync::pipeline::{self, Report};
 use shunt_weight_sync::stages::{Copy, Rounding};
 use shunt_weight_sync::{Param, Rules, Schedule};
 use std::ops::Range;
@@ -34,53 +33,6 @@ pub struct Phase<'p> {
     pub rounding: Rounding,
     /// Whether trainer 0 has gathered what it writes.
     pub is_gathered: bool,
-}
-
-/// What an end saw of a phase.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
-    /// From the common beginning to this end's own, nanoseconds.
-    pub took_ns: u64,
-    /// Bytes that it wrote, as servers have them.
-    pub bytes: u64,
-    /// Writes that ended well, and that did not.
-    pub writes: u64,
-    /// See [`Seen::writes`].
-    pub writes_failed: u64,
-    /// Most bytes that were fetched or staged at once, and how often the watermark held a fetch back.
-    pub staging_peak: u64,
-    /// See [`Seen::staging_peak`].
-    pub staging_waits: u64,
-    /// Immediates that did not come.
-    pub imm_missing: u64,
-    /// No rail to an end was left; the fate of a write is not known.
-    pub lost: bool,
-    /// See [`Seen::lost`].
-    pub uncertain: bool,
-    /// The first thing that went wrong.
-    pub failure: String,
-}
-
-impl Seen {
-    fn add_report(&mut self, report: Report) {
-        let Report { writes, writes_failed, bytes, peak, waits, failure } = report;
-        (self.writes, self.writes_failed, self.bytes) = (writes, writes_failed, bytes);
-        (self.staging_peak, self.staging_waits) = (peak, waits);
-        if let Some(failure) = failure {
-            self.lost = matches!(failure, Failure::Lost(_));
-            self.uncertain = matches!(failure, Failure::Uncertain(_));
-            self.failure = failure.to_string();
-        }
-    }
-
-    fn add_missing(&mut self, error: &TransferError) {
-        if let TransferError::Missing { got, want, .. } = error {
-            self.imm_missing += want - got;
-        }
-        if self.failure.is_empty() {
-            self.failure = error.to_string();
-        }
-    }
 }
 
 impl End<'_> {

@@ -199,7 +199,7 @@ fn whatever_fails_it_comes_to_an_end_and_says_what() {
             assert!(report.writes < tasks.len() as u64 && report.peak <= 40, "{report:?}");
             let calls = fake.calls.lock().unwrap();
             let count = |what: &str| calls.get(what).copied().unwrap_or(0);
-            assert_eq!(report.writes + report.writes_failed, count("wait"), "what was begun is waited for");
+            assert_eq!(report.writes + report.writes_failed, count("wait"), "what was started is waited for");
         }
     }
 }
@@ -210,5 +210,5 @@ fn a_watermark_below_a_piece_is_refused() {
     let report = run_all(&fake, &[task(0, 0..10, 0), task(1, 0..11, 0)], 21);
     let said = "watermark: expected at least 22 bytes, what the largest piece needs, got 21".to_owned();
     assert_eq!(report.failure, Some(Failure::Other(said)));
-    assert!(fake.calls.lock().unwrap().is_empty(), "nothing was begun");
+    assert!(fake.calls.lock().unwrap().is_empty(), "nothing was started");
 }

@@ -3,8 +3,8 @@
 use crate::end::End;
 use crate::model::{gathered, spread};
 use crate::options::{Mode, Options};
-use crate::phase::{Phase, Seen};
-use crate::verdict::{Part, Step};
+use crate::phase::Phase;
+use crate::seen::{Ran, Seen, Step};
 use anyhow::Result;
 use shunt_transfer::Node;
 use shunt_transfer_program::faults::Planned;
@@ -42,14 +42,6 @@ enum Came {
     Failed(Vec<Seen>),
     /// Nobody that works holds some bytes.
     NoPlan(PlanError),
-}
-
-/// What all ends saw, and the steps.
-pub struct Ran {
-    /// By number of the end.
-    pub parts: Vec<Part>,
-    /// Steps that went well, in order.
-    pub steps: Vec<Step>,
 }
 
 /// Runs an end. All ends answer with the same.

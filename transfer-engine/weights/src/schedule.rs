@@ -71,7 +71,7 @@ pub enum PlanError {
     },
     /// No trainer that works holds these bytes.
     #[error(
-        "parameter {param}: expected a trainer that works and holds bytes {} to {}, got none; they were held by {held:?}",
+        "parameter {param}: expected a trainer that works and holds bytes {} to {}, got none; {held:?} held them",
         bytes.start, bytes.end
     )]
     Lost {
@@ -106,12 +106,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Shares the writes between trainers. `rates` has one for each trainer, in any unit: of the work that it can do it
-    /// gets as much as its rate is of all. Rate 0 is a trainer that is lost, and gets none.
+    /// Shares the writes between trainers. `rates` has one for each trainer, in any unit: who has twice the rate of
+    /// another gets twice the work, as far as it holds the bytes. Rate 0 is a trainer that is lost, and gets none.
     ///
     /// # Errors
-    /// No trainer works, a shard is out of bounds, two shards come to the same place, or bytes are held by lost trainers
-    /// alone.
+    /// No trainer works, a shard is out of bounds, two shards come to the same place, or only lost trainers hold some
+    /// bytes.
     pub fn plan(rates: &[u32], servers: u32, params: &[Param], rules: Rules) -> Result<Self, PlanError> {
         if rates.iter().all(|rate| *rate == 0) {
             return Err(PlanError::None { what: "trainers that work" });

@@ -59,7 +59,11 @@ prop_compose! {
     fn case()(trainers in 1..6u32, servers in 1..5u32, is_full in any::<bool>())(
         rates in proptest::collection::vec(0..3u32, trainers as usize),
         shapes in proptest::collection::vec(
-            (1..200u64, proptest::collection::vec(any::<u64>(), 0..4), proptest::collection::vec(1..1u32 << trainers, 1..4)),
+            (
+                1..200u64,
+                proptest::collection::vec(any::<u64>(), 0..4),
+                proptest::collection::vec(1..1u32 << trainers, 1..4),
+            ),
             1..8,
         ),
         servers in Just(servers), is_full in Just(is_full),
@@ -188,7 +192,7 @@ fn bytes_without_a_replica_are_lost_by_name() {
     assert_eq!(Schedule::plan(&[1, 0], 1, &params, RULES), Err(lost.clone()));
     assert_eq!(
         lost.to_string(),
-        "parameter layer.1: expected a trainer that works and holds bytes 16 to 32, got none; they were held by [1]"
+        "parameter layer.1: expected a trainer that works and holds bytes 16 to 32, got none; [1] held them"
     );
     assert!(Schedule::plan(&[1, 1], 1, &params, RULES).is_ok());
 }

@@ -1,7 +1,7 @@
 //! How holders of the same bytes share the work: so that the one with most to do has as little as can be. Pure.
 //!
-//! A flow from groups of work to workers. A worker takes `level * rate` at most; the least level at which all work flows
-//! is found by halving.
+//! A flow from groups of work to workers. A worker takes `level * rate` at most. Halving finds the least level at which
+//! all work flows.
 
 use std::collections::VecDeque;
 

@@ -150,7 +150,9 @@ mod tests {
     proptest! {
         /// Slots never overlap, and what is given back is there again.
         #[test]
-        fn slots_lie_side_by_side(steps in proptest::collection::vec((any::<bool>(), 1..40u64, any::<usize>()), 1..200)) {
+        fn slots_lie_side_by_side(
+            steps in proptest::collection::vec((any::<bool>(), 1..40u64, any::<usize>()), 1..200),
+        ) {
             let staging = Staging::new(128);
             let mut taken: Vec<Slot> = Vec::new();
             for (takes, bytes, which) in steps {
