@@ -176,6 +176,18 @@ mod tests {
         }
     }
 
+    /// Until so many have waited.
+    fn until_waits(staging: &Staging, count: u64) {
+        for _ in 0..20_000 {
+            if staging.waits() >= count {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        staging.close();
+        panic!("expected {count} that waited, got {}", staging.waits());
+    }
+
     #[test]
     fn who_asks_for_too_much_waits_and_who_asks_for_more_than_there_is_gets_nothing() {
         let staging = Staging::new(100);
@@ -183,16 +195,12 @@ mod tests {
         let first = staging.take(50, 50).expect("all of it");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| staging.take(30, 20));
-            while staging.waits() == 0 {
-                std::thread::yield_now();
-            }
+            until_waits(&staging, 1);
             staging.staged(50);
             let second = second.join().expect("it waits").expect("room");
             assert_eq!((second.at, second.bytes), (50, 20));
             let third = scope.spawn(|| staging.take(1, 0));
-            while staging.waits() == 1 {
-                std::thread::yield_now();
-            }
+            until_waits(&staging, 2);
             staging.close();
             assert_eq!(third.join().expect("it waits"), None);
         });
