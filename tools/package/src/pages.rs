@@ -12,8 +12,15 @@ Builds the programs (release). Those that people start write a page for each pro
 target/man (man -l target/man/shunt-view.1), and completions for bash, fish and zsh into target/completions.";
 
 /// Programs that people start.
-pub const PROGRAMS: [&str; 6] =
-    ["shunt", "shmem_put_bw", "moe_pressure", "transfer_bw", "shunt-verbs-check", "shunt-devx-check"];
+pub const PROGRAMS: [&str; 7] = [
+    "shunt",
+    "shmem_put_bw",
+    "moe_pressure",
+    "transfer_bw",
+    "weight_sync",
+    "shunt-verbs-check",
+    "shunt-devx-check",
+];
 /// Shells, and the file name that each looks for.
 const SHELLS: [(&str, &str); 3] = [("bash", "NAME"), ("fish", "NAME.fish"), ("zsh", "_NAME")];
 

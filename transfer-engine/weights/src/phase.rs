@@ -18,7 +18,7 @@ const IMM: u32 = 0x100;
 /// A server waits so long for what it is to get. It is less than what ends wait for each other.
 const DEADLINE: Duration = Duration::from_secs(50);
 /// It looks so often whether a trainer is gone, and gives it up so much later than that one would give up the server.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
 
 /// What is written, and to whom.
