@@ -32,8 +32,8 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
-  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- python, tests
-  transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,weights}";
+  host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/capi, python, tests
+  transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,kv,weights}";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -152,6 +152,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine"]),
+    ("shunt-transfer-capi", &["shunt-soft-nic", "shunt-transfer", "shunt-transfer-engine"]),
     (
         "shunt-transfer-program",
         &["shunt-settings", "shunt", "shunt-transfer", "shunt-figures", "shunt-json", "shunt-pages"],
@@ -174,6 +175,7 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[
     ("shunt-doctor", &["shunt-soft-devx", "shunt-soft-nic"]),
     ("shunt-host", &["shunt-soft-devx", "shunt-soft-nic"]),
     ("shunt-deep-ep-bridge", &["shunt-soft-nic", "shunt-tests"]),
+    ("shunt-transfer-capi", &["shunt-task"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &[

@@ -18,10 +18,12 @@ enum State<T> {
     Closed,
 }
 
+/// What is called at an end.
+type OnEnd = Box<dyn FnOnce() + Send>;
+
 /// A place for one value, and who waits for it.
-#[derive(Debug)]
 pub(crate) struct Slot<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<(State<T>, Vec<OnEnd>)>,
     changed: Condvar,
 }
 
@@ -42,16 +44,30 @@ impl<T> Drop for Filler<T> {
 
 impl<T> Slot<T> {
     pub fn new() -> (Arc<Self>, Filler<T>) {
-        let slot = Arc::new(Self { state: Mutex::new(State::Waiting), changed: Condvar::new() });
+        let slot =
+            Arc::new(Self { state: Mutex::new((State::Waiting, Vec::new())), changed: Condvar::new() });
         (slot.clone(), Filler(slot))
     }
 
     fn become_if_waiting(&self, next: State<T>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Waiting) {
-            *state = next;
-            self.changed.notify_all();
+        if !matches!(state.0, State::Waiting) {
+            return;
         }
+        state.0 = next;
+        let calls = std::mem::take(&mut state.1);
+        self.changed.notify_all();
+        drop(state);
+        calls.into_iter().for_each(|call| call());
+    }
+
+    fn when_ended(&self, call: OnEnd) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(state.0, State::Waiting) {
+            return state.1.push(call);
+        }
+        drop(state);
+        call();
     }
 }
 
@@ -61,7 +77,7 @@ impl<T: Clone> Slot<T> {
         let until = Instant::now().checked_add(patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match &*state {
+            match &state.0 {
                 State::Ended(value) => return Ok(Some(value.clone())),
                 State::Closed => return Err(CallError::Closed),
                 State::Waiting => {}
@@ -107,6 +123,12 @@ impl Transfer {
     /// The engine was closed before it ended.
     pub fn wait(&self, patience: Duration) -> Result<Option<End>, CallError> {
         self.slot.wait(patience)
+    }
+
+    /// Has this called once it has ended or its engine was closed: on the engine's thread, or here if that is past. It
+    /// must return soon, and not wait for the engine.
+    pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
+        self.slot.when_ended(Box::new(call));
     }
 
     /// Cancels it. Its end tells whether all of it was written before, and that nothing lands any more.
@@ -164,6 +186,12 @@ impl Expectation {
     pub fn wait(&self, patience: Duration) -> Result<Option<Result<(), TransferError>>, CallError> {
         self.slot.wait(patience)
     }
+
+    /// Has this called once it has ended or its engine was closed: on the engine's thread, or here if that is past. It
+    /// must return soon, and not wait for the engine.
+    pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
+        self.slot.when_ended(Box::new(call));
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +206,23 @@ mod tests {
         assert_eq!(slot.wait(Duration::MAX).ok(), Some(Some(7)));
         other.join().expect("it fills");
         assert_eq!(slot.wait(Duration::ZERO).ok(), Some(Some(7)));
+    }
+
+    #[test]
+    fn those_who_want_to_know_are_told_once_whenever_they_ask() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = |word: &'static str| {
+            let told = told.clone();
+            Box::new(move || told.lock().expect("no panic").push(word))
+        };
+        let ((slot, filler), (closed, dropped)) = (Slot::<u32>::new(), Slot::<u32>::new());
+        slot.when_ended(tell("before"));
+        closed.when_ended(tell("closed"));
+        assert!(told.lock().expect("no panic").is_empty());
+        filler.fill(7);
+        slot.when_ended(tell("after"));
+        drop(dropped);
+        assert_eq!(*told.lock().expect("no panic"), ["before", "after", "closed"]);
     }
 
     #[test]

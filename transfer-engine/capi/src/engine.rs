@@ -1,0 +1,276 @@
+//! An end of a job: open, then closed.
+
+use crate::events::Events;
+use crate::failure::{Failure, Status};
+use crate::tally::{Tally, Token};
+use shunt_soft_nic::RailAt;
+use shunt_soft_nic::fault::Fault;
+use shunt_transfer::{NicKind, NoNode, Node, Place, Region, Source, Wish};
+use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_engine::shard::LEN_MAX;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// What carries the packets; else as `SHUNT_NIC` says.
+    pub nic: Option<NicKind>,
+    /// Rails of each end.
+    pub rails: u32,
+    /// Gb/s of a rail in software.
+    pub soft_gbps: f64,
+    /// Ends of this process; `None`: this process is one end of the launcher's job.
+    pub ends: Option<u32>,
+}
+
+/// A node. What is below it is dropped after it, in this order.
+struct Live {
+    node: Node,
+    /// Operations that had not ended have by then, and were told.
+    _told: Told,
+    _token: Token,
+}
+
+/// Says that no more ends come, when it is dropped.
+struct Told(Arc<Events>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// `ste_engine`.
+pub struct Engine {
+    live: RwLock<Option<Arc<Live>>>,
+    /// Of its thread, and of all memory that its NICs may touch.
+    in_use: Arc<Tally>,
+    /// An exchange that is under way.
+    exchanging: Arc<Tally>,
+    events: Arc<Events>,
+    regions: Mutex<Vec<Weak<RegionOf>>>,
+    end: u32,
+    ends: u32,
+}
+
+/// `ste_region`: empty once its engine is closed.
+pub struct RegionOf {
+    engine: Weak<Engine>,
+    region: Mutex<Option<Region>>,
+}
+
+/// `ste_target`.
+pub struct TargetOf(pub MrDesc);
+
+/// Starts the ends of this process, within this time.
+///
+/// # Errors
+/// There are no such NICs, the others were not reached, or not in time.
+pub fn open(opening: Opening, patience: Duration) -> Result<Vec<Engine>, Failure> {
+    let (tell, heard) = channel();
+    let thread = std::thread::Builder::new().name("transfer open".to_owned());
+    // What comes too late is dropped there.
+    let begun = thread.spawn(move || _ = tell.send(start(opening)));
+    begun.map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
+    let nodes = match heard.recv_timeout(patience) {
+        Ok(nodes) => nodes?,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+            let text = format!("ste_open: expected all ends within {patience:?}, got no answer of some");
+            return Err(Failure::new(Status::Timeout, text));
+        }
+        Err(_) => return Err(Failure::new(Status::Defect, "ste_open: expected an answer, got a panic")),
+    };
+    Ok(nodes.into_iter().map(Engine::of).collect())
+}
+
+fn start(opening: Opening) -> Result<Vec<Node>, Failure> {
+    let Opening { nic, rails, soft_gbps, ends } = opening;
+    let said = |_: &str| std::env::var(NicKind::VARIABLE).ok();
+    let set = NicKind::from_lookup(&said);
+    let set = set.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
+    let source = Source::find(Wish { nic: nic.or(set).unwrap_or_default(), rails, soft_gbps })?;
+    let place = match ends {
+        Some(ends) => Place::alone(&source, ends)?,
+        None => Place::from_env(&source)?.ok_or_else(|| {
+            let text = "SHUNT_RANK: expected a number, as `shunt run -n 2 -- PROGRAM` and other launchers set it, got \
+                        nothing";
+            NoNode::Refused(text.to_owned())
+        })?,
+    };
+    place.lines.iter().for_each(|line| shunt_transfer::complain(line));
+    Ok(Node::start(place, rails)?)
+}
+
+fn closed() -> Failure {
+    Failure::new(Status::Closed, "engine: expected an open one, got one that ste_close has closed")
+}
+
+impl Engine {
+    fn of(node: Node) -> Self {
+        let in_use = Arc::new(Tally::default());
+        let (end, ends) = (node.end(), node.ends());
+        let (exchanging, events) = (Arc::default(), Arc::<Events>::default());
+        let live = Live { node, _told: Told(events.clone()), _token: in_use.token() };
+        let live = RwLock::new(Some(Arc::new(live)));
+        Self { live, in_use, exchanging, events, regions: Mutex::default(), end, ends }
+    }
+
+    /// The number of this end.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Ends of the job.
+    pub fn ends(&self) -> u32 {
+        self.ends
+    }
+
+    /// Ends that were not polled yet.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    /// Does something with its node, which is not closed before that is over.
+    ///
+    /// # Errors
+    /// It is closed, or as the work fails.
+    pub fn with<T, E>(&self, work: impl FnOnce(&Node) -> Result<T, E>) -> Result<T, Failure>
+    where
+        Failure: From<E>,
+    {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(work(&live.as_ref().ok_or_else(closed)?.node)?)
+    }
+
+    /// Gives bytes to all ends, and returns everyone's. One that takes longer goes on without its caller, and the next
+    /// one waits for it.
+    ///
+    /// # Errors
+    /// Not in time, or an end is gone.
+    pub fn exchange(&self, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, Failure> {
+        let until = Instant::now().checked_add(patience);
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
+        if self.exchanging.left_after(patience) > 0 {
+            let text = format!("ste_exchange: expected the end of the one before within {patience:?}, it goes on");
+            return Err(Failure::new(Status::Timeout, text));
+        }
+        let (mine, token, (tell, heard)) = (mine.to_vec(), self.exchanging.token(), channel());
+        let thread = std::thread::Builder::new().name("transfer exchange".to_owned());
+        let begun = thread.spawn(move || {
+            let all = live.node.exchange(&mine);
+            drop((token, live));
+            let _ = tell.send(all);
+        });
+        begun.map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
+        let left = until.map_or(patience, |until| until.saturating_duration_since(Instant::now()));
+        match heard.recv_timeout(left) {
+            Ok(all) => Ok(all?),
+            Err(_) => {
+                let text = format!("ste_exchange: expected all ends within {patience:?}, got no answer of some");
+                Err(Failure::new(Status::Timeout, text))
+            }
+        }
+    }
+
+    /// Registers memory of the caller's.
+    ///
+    /// # Errors
+    /// It is none, a NIC refuses, or the engine is closed.
+    ///
+    /// # Safety
+    /// All of these bytes can be read and written until [`Engine::close`] has said that it is closed.
+    pub unsafe fn register(
+        self: &Arc<Self>,
+        address: usize,
+        bytes: usize,
+        rights: Rights,
+    ) -> Result<Arc<RegionOf>, Failure> {
+        if address == 0 || bytes == 0 || bytes as u64 > LEN_MAX || address.checked_add(bytes).is_none() {
+            let want = "1 to 2^48 bytes of memory below 2^64";
+            return Err(Failure::refused("a region", want, format!("{bytes} bytes at {address:#x}")));
+        }
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        let live = live.as_ref().ok_or_else(closed)?;
+        let owner = Box::new(self.in_use.token());
+        // SAFETY: the caller keeps the memory until `close` succeeds, which waits for the token in `owner`.
+        let memory = unsafe { shunt_transfer::lend(address as u64, bytes as u64, owner) };
+        let memory = memory.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
+        let region = live.node.register(memory, rights)?;
+        let region =
+            Arc::new(RegionOf { engine: Arc::downgrade(self), region: Mutex::new(Some(region)) });
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.retain(|region| region.strong_count() > 0);
+        regions.push(Arc::downgrade(&region));
+        Ok(region)
+    }
+
+    /// Makes a rail of this end fail now.
+    ///
+    /// # Errors
+    /// NICs are hardware, there is no such rail, or the text is no fault of a rail.
+    pub fn soft_fault(&self, rail: u32, fault: &str) -> Result<(), Failure> {
+        let refused = |text: String| Failure::new(Status::Refused, text);
+        let kind = match fault.parse::<Fault>() {
+            Ok(Fault::Nic(kind)) => kind,
+            Ok(_) => return Err(Failure::refused("fault", "one of a rail", fault)),
+            Err(error) => return Err(refused(error.to_string())),
+        };
+        self.with(|node| {
+            let (pe, nics) = (node.end(), &node.place().nics);
+            let rails = nics.count(pe);
+            if rail as usize >= rails {
+                return Err(Failure::refused("rail", &format!("one below {rails}"), rail));
+            }
+            nics.inject(RailAt { pe, rail }, kind).map(|_| ()).map_err(refused)
+        })
+    }
+
+    /// Ends it, and waits until its thread is over and its NICs have let go of all memory.
+    ///
+    /// # Errors
+    /// Not within this time: memory may still be touched.
+    pub fn close(&self, patience: Duration) -> Result<(), Failure> {
+        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take();
+        let regions = std::mem::take(&mut *self.regions.lock().unwrap_or_else(PoisonError::into_inner));
+        for region in regions.iter().filter_map(Weak::upgrade) {
+            region.region.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        if let Some(live) = live {
+            let thread = std::thread::Builder::new().name("transfer close".to_owned());
+            // Where no thread can be made it is dropped here.
+            let _ = thread.spawn(move || drop(live));
+        }
+        match self.in_use.left_after(patience) {
+            0 => Ok(()),
+            left => {
+                let text = format!(
+                    "ste_close: expected all memory and threads back within {patience:?}, got {left} in use; call it again"
+                );
+                Err(Failure::new(Status::Timeout, text))
+            }
+        }
+    }
+}
+
+impl RegionOf {
+    /// The region, for a call on this engine.
+    ///
+    /// # Errors
+    /// It is another engine's, or its engine is closed.
+    pub fn of(&self, engine: &Arc<Engine>) -> Result<Region, Failure> {
+        if self.engine.as_ptr() != Arc::as_ptr(engine) {
+            return Err(Failure::refused("region", "one of this engine", "one of another engine"));
+        }
+        self.region()
+    }
+
+    /// The region.
+    ///
+    /// # Errors
+    /// Its engine is closed.
+    pub fn region(&self) -> Result<Region, Failure> {
+        self.region.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+}

@@ -1,0 +1,467 @@
+/* Two ends on soft NICs in this process: every kind of transfer, a port that goes down and comes back, cancels, and calls
+ * that are refused. */
+#include "check.h"
+
+#define LEN ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+#define PAGES (LEN / PAGE)
+/* Beside each region: no byte of it may change. */
+#define GUARD 64
+
+typedef struct {
+    uint8_t *block;
+    uint8_t *bytes;
+    size_t len;
+    ste_region *region;
+} memory;
+
+/* Not aligned, and between guards. */
+static memory allocated(ste_engine *engine, size_t len, uint32_t rights) {
+    memory own = {(uint8_t *)malloc(len + 2 * GUARD), NULL, len, NULL};
+    TRUE(own.block != NULL);
+    memset(own.block, 0xA5, len + 2 * GUARD);
+    own.bytes = own.block + GUARD + 3;
+    memset(own.bytes, 0, len);
+    OK(ste_register(engine, own.bytes, len, rights, &own.region));
+    return own;
+}
+
+static void freed(memory *own) {
+    TRUE(all_are(own->block, GUARD + 3, 0xA5) && all_are(own->bytes + own->len, GUARD - 3, 0xA5));
+    OK(ste_free_region(own->region));
+    free(own->block);
+}
+
+/* An operation ended so, and is quiet. */
+static void ends_well(ste_operation *operation) {
+    ste_result result = {-1, -1};
+    OK(ste_wait(operation, SOON, &result));
+    TRUE(result.status == STE_OK && result.quiet == 1);
+    OK(ste_test(operation, NULL));
+    OK(ste_free_operation(operation));
+}
+
+static void opened(ste_engine *engines[2], uint32_t rails) {
+    ste_options options = STE_OPTIONS(SOON);
+    options.nic = STE_NIC_SOFT;
+    options.rails = rails;
+    options.ends = 2;
+    OK(ste_open(&options, engines));
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t end = 9, ends = 9;
+        OK(ste_end(engines[i], &end));
+        OK(ste_ends(engines[i], &ends));
+        TRUE(end == i && ends == 2);
+    }
+}
+
+/* Writes while a port of end 0 goes down and comes back, each compared byte for byte. */
+static void writes(ste_engine *one, ste_engine *two, memory *from, memory *to) {
+    ste_target *target = target_of(to->region, one);
+    uint32_t count = 0;
+    OK(ste_writes_of(one, LEN, &count));
+    TRUE(count == 2);
+    for (unsigned round = 0; round < 6; round++) {
+        if (round == 2) {
+            OK(ste_soft_fault(one, 0, "down"));
+        }
+        if (round == 4) {
+            OK(ste_soft_fault(one, 0, "up"));
+        }
+        ste_operation *write = NULL, *expected = NULL;
+        fill(from->bytes, LEN, round);
+        memset(to->bytes, 0, LEN);
+        OK(ste_expect(two, 0, round, count, SOON, NULL, &expected));
+        OK(ste_write(one, 1, from->region, 0, target, 0, LEN, round, NULL, &write));
+        ends_well(expected);
+        ends_well(write);
+        TRUE(memcmp(from->bytes, to->bytes, LEN) == 0);
+    }
+    /* A part, without an immediate: what lies around it stays. */
+    ste_operation *write = NULL;
+    memset(to->bytes, 0, LEN);
+    OK(ste_write(one, 1, from->region, 100, target, 5000, 777, STE_NO_IMM, NULL, &write));
+    ends_well(write);
+    TRUE(memcmp(from->bytes + 100, to->bytes + 5000, 777) == 0);
+    TRUE(all_are(to->bytes, 5000, 0) && all_are(to->bytes + 5777, LEN - 5777, 0));
+    OK(ste_free_target(target));
+}
+
+static void pages_and_reads(ste_engine *one, ste_engine *two, memory *from, memory *to) {
+    ste_target *target = target_of(to->region, one), *source = target_of(from->region, two);
+    uint32_t forth[PAGES], back[PAGES];
+    for (uint32_t i = 0; i < PAGES; i++) {
+        forth[i] = i;
+        back[i] = (uint32_t)PAGES - 1 - i;
+    }
+    ste_pages from_pages = {forth, PAGES, PAGE, 0}, to_pages = {back, PAGES, PAGE, 0};
+    ste_operation *write = NULL, *expected = NULL, *read = NULL;
+    fill(from->bytes, LEN, 7);
+    OK(ste_soft_fault(one, 1, "down=50ms"));
+    OK(ste_write_pages(one, 1, PAGE, from->region, &from_pages, target, &to_pages, 77, NULL, &write));
+    ends_well(write);
+    /* The immediates came before anybody expected them. */
+    OK(ste_expect(two, 0, 77, PAGES, SOON, NULL, &expected));
+    ends_well(expected);
+    for (size_t i = 0; i < PAGES; i++) {
+        TRUE(memcmp(from->bytes + i * PAGE, to->bytes + (PAGES - 1 - i) * PAGE, PAGE) == 0);
+    }
+    OK(ste_read(two, 0, source, 0, to->region, 0, LEN, NULL, &read));
+    ends_well(read);
+    TRUE(memcmp(from->bytes, to->bytes, LEN) == 0);
+    OK(ste_free_target(target));
+    OK(ste_free_target(source));
+}
+
+/* Many operations at once, each told once with its pointer; one that is freed is not told. */
+static void events(ste_engine *one, ste_engine *two, memory *from, memory *to) {
+    enum { COUNT = 40 };
+    ste_target *target = target_of(to->region, one);
+    char names[COUNT] = {0};
+    ste_event events[7];
+    size_t told = 0, got = 0;
+    while (ste_poll(one, events, 7, 0, &got) == STE_OK) {
+        TRUE(0 && "all operations before were freed");
+    }
+    ste_operation *untold = NULL;
+    for (size_t i = 0; i < COUNT; i++) {
+        ste_operation *write = NULL;
+        OK(ste_write(one, 1, from->region, i * PAGE, target, i * PAGE, PAGE, STE_NO_IMM, &names[i], &write));
+    }
+    OK(ste_write(one, 1, from->region, 0, target, 0, 8, STE_NO_IMM, NULL, &untold));
+    OK(ste_free_operation(untold));
+    while (told < COUNT) {
+        OK(ste_poll(one, events, 7, SOON, &got));
+        TRUE(got >= 1 && got <= 7);
+        for (size_t i = 0; i < got; i++, told++) {
+            char *name = (char *)events[i].user;
+            TRUE(events[i].result.status == STE_OK && events[i].result.quiet == 1);
+            TRUE(name >= names && name < names + COUNT && (*name)++ == 0);
+            OK(ste_free_operation(events[i].operation));
+        }
+    }
+    TRUE(all_are((uint8_t *)names, COUNT, 1));
+    IS(STE_TIMEOUT, ste_poll(one, events, 7, MILLISECONDS(5), &got));
+    TRUE(got == 0);
+    IS(STE_TIMEOUT, ste_poll(two, events, 7, 0, &got));
+    TRUE(memcmp(from->bytes, to->bytes, COUNT * PAGE) == 0);
+    OK(ste_free_target(target));
+}
+
+/* A port holds packets back: the cancelled write would land later. */
+static void cancels(ste_engine *one, ste_engine *two) {
+    size_t len = (size_t)4 << 20;
+    memory from = allocated(one, len, STE_LOCAL), to = allocated(two, len, STE_WRITE);
+    ste_target *target = target_of(to.region, one);
+    static const uint32_t HOWS[] = {STE_CANCEL_NOW, STE_CANCEL_DRAIN};
+    for (size_t i = 0; i < 2; i++) {
+        ste_operation *write = NULL;
+        ste_result result = {-1, -1};
+        memset(from.bytes, 0x11, len);
+        OK(ste_soft_fault(one, 0, "hold=200ms"));
+        OK(ste_write(one, 1, from.region, 0, target, 0, len, STE_NO_IMM, NULL, &write));
+        nap(MILLISECONDS(5));
+        OK(ste_cancel(write, HOWS[i], MILLISECONDS(5)));
+        int ended = ste_wait(write, SOON, &result);
+        if (ended == STE_OK) {
+            not_exercised("all was written before the cancel");
+        }
+        IS(STE_CANCELLED, ended);
+        TRUE(result.status == STE_CANCELLED && result.quiet == 1);
+        TRUE(strncmp(ste_last_error(), "cancelled: ", 11) == 0);
+        /* Memory of both ends is used again at once: nothing of it is sent or lands any more. */
+        memset(from.bytes, 0x22, len);
+        memset(to.bytes, 0xEE, len);
+        nap(MILLISECONDS(300));
+        TRUE(all_are(to.bytes, len, 0xEE));
+        OK(ste_free_operation(write));
+    }
+    /* What is missing is told, and is not quiet: it may still come. */
+    ste_operation *missing = NULL;
+    ste_result result = {-1, -1};
+    OK(ste_expect(two, 0, 999, 3, MILLISECONDS(20), NULL, &missing));
+    IS(STE_MISSING, ste_wait(missing, SOON, &result));
+    TRUE(result.status == STE_MISSING && result.quiet == 0);
+    OK(ste_free_operation(missing));
+    OK(ste_free_target(target));
+    OK(ste_close(one, SOON));
+    OK(ste_close(two, SOON));
+    freed(&from);
+    freed(&to);
+}
+
+/* What was asked wrongly is told by status and text, and nothing is posted. */
+static void refusals_of_transfers(ste_engine *one, ste_engine *two, memory *from, memory *to, ste_engine *single) {
+    ste_target *target = target_of(to->region, one), *unread = NULL, *few = NULL;
+    memory other = allocated(single, PAGE, STE_READ_WRITE);
+    few = target_of(other.region, one);
+    unread = target_of(to->region, two);
+    uint32_t inside[] = {0, 1}, beyond[] = {0, (uint32_t)PAGES};
+    ste_pages good = {inside, 2, PAGE, 0}, bad = {beyond, 2, PAGE, 0}, one_page = {inside, 1, PAGE, 0};
+    ste_pages none = {NULL, 2, PAGE, 0}, huge = {inside, SIZE_MAX, PAGE, 0};
+    ste_operation *operation = NULL;
+    ste_region *own = from->region;
+    fill(to->bytes, LEN, 3);
+#define WRITE(peer, at, target, to, len, imm) ste_write(one, peer, own, at, target, to, len, imm, NULL, &operation)
+#define WRITE_PAGES(from, to) ste_write_pages(one, 1, PAGE, own, from, target, to, STE_NO_IMM, NULL, &operation)
+    IS(STE_OUT_OF_REGION, WRITE(1, LEN - 4, target, 0, 8, STE_NO_IMM));
+    IS(STE_OUT_OF_REGION, WRITE(1, 0, target, UINT64_MAX, 8, STE_NO_IMM));
+    TRUE(strstr(ste_last_error(), "target: expected bytes within 1048576 of the region, got ") != NULL);
+    IS(STE_OUT_OF_REGION, WRITE_PAGES(&good, &bad));
+    IS(STE_OUT_OF_REGION, WRITE_PAGES(&bad, &good));
+    IS(STE_REFUSED, WRITE_PAGES(&good, &one_page));
+    IS(STE_REFUSED, WRITE_PAGES(&none, &good));
+    IS(STE_REFUSED, WRITE_PAGES(&huge, &good));
+    IS(STE_REFUSED, WRITE_PAGES(NULL, &good));
+    IS(STE_REFUSED, WRITE(0, 0, target, 0, 8, STE_NO_IMM));
+    IS(STE_REFUSED, WRITE(2, 0, target, 0, 8, STE_NO_IMM));
+    IS(STE_REFUSED, WRITE(1, 0, target, 0, 8, -2));
+    IS(STE_REFUSED, WRITE(1, 0, target, 0, 8, (int64_t)1 << 32));
+    /* Described over one rail, where this end has two. */
+    IS(STE_REFUSED, WRITE(1, 0, few, 0, 8, STE_NO_IMM));
+    TRUE(strstr(ste_last_error(), "one for each rail") != NULL);
+    /* A region of another engine. */
+    IS(STE_REFUSED, ste_write(one, 1, to->region, 0, target, 0, 8, STE_NO_IMM, NULL, &operation));
+    /* Memory that peers may write and not read. */
+    IS(STE_RIGHTS, ste_read(one, 1, target, 0, own, 0, 8, NULL, &operation));
+    TRUE(strcmp(ste_last_error(), "source: expected a region that was described for reads of peers, got one of writes") == 0);
+    IS(STE_RIGHTS, ste_read(two, 0, unread, 0, to->region, 0, 8, NULL, &operation));
+    IS(STE_REFUSED, ste_read(one, 1, target, 0, own, 0, 0, NULL, &operation));
+    IS(STE_REFUSED, ste_expect(one, 1, 5, 0, SOON, NULL, &operation));
+    IS(STE_REFUSED, ste_expect(one, 0, 5, 1, SOON, NULL, &operation));
+    IS(STE_REFUSED, ste_write(one, 1, own, 0, target, 0, 8, STE_NO_IMM, NULL, NULL));
+    TRUE(operation == NULL);
+    /* Nothing was posted: nothing lands, nothing is told. */
+    size_t count = 9;
+    ste_event event;
+    IS(STE_TIMEOUT, ste_poll(one, &event, 1, MILLISECONDS(30), &count));
+    uint8_t *same = (uint8_t *)malloc(LEN);
+    TRUE(same != NULL);
+    fill(same, LEN, 3);
+    TRUE(count == 0 && memcmp(same, to->bytes, LEN) == 0);
+    free(same);
+    /* A second expectation of the same immediate; the first stands. */
+    ste_operation *first = NULL;
+    OK(ste_expect(one, 1, 5, 1, MILLISECONDS(20), NULL, &first));
+    IS(STE_REFUSED, ste_expect(one, 1, 5, 1, SOON, NULL, &operation));
+    IS(STE_REFUSED, ste_cancel(first, STE_CANCEL_NOW, 0));
+    IS(STE_TIMEOUT, ste_test(first, NULL));
+    IS(STE_MISSING, ste_wait(first, SOON, NULL));
+    OK(ste_free_operation(first));
+    OK(ste_free_target(target));
+    OK(ste_free_target(unread));
+    OK(ste_free_target(few));
+    OK(ste_close(single, SOON));
+    freed(&other);
+}
+
+static void refusals_of_memory(ste_engine *one, memory *from) {
+    uint8_t description[STE_DESCRIPTION_MAX], small[1];
+    size_t bytes = sizeof description, room = sizeof small;
+    ste_target *target = NULL;
+    ste_region *region = NULL;
+    OK(ste_describe(from->region, NULL, &room));
+    OK(ste_describe(from->region, description, &bytes));
+    TRUE(room == bytes);
+    room = sizeof small;
+    IS(STE_TOO_SMALL, ste_describe(from->region, small, &room));
+    TRUE(room == bytes);
+    IS(STE_REFUSED, ste_describe(from->region, description, NULL));
+    for (size_t cut = 0; cut < bytes; cut++) {
+        IS(STE_DESCRIPTION, ste_import(one, description, cut, &target));
+    }
+    IS(STE_DESCRIPTION, ste_import(one, description, bytes + 1, &target));
+    IS(STE_REFUSED, ste_import(one, NULL, bytes, &target));
+    IS(STE_REFUSED, ste_import(one, description, bytes, NULL));
+    description[0]++;
+    IS(STE_DESCRIPTION, ste_import(one, description, bytes, &target));
+    TRUE(strstr(ste_last_error(), "both ends must run the same version") != NULL);
+    IS(STE_REFUSED, ste_register(one, NULL, 8, STE_LOCAL, &region));
+    IS(STE_REFUSED, ste_register(one, from->bytes, 0, STE_LOCAL, &region));
+    IS(STE_REFUSED, ste_register(one, from->bytes, SIZE_MAX, STE_LOCAL, &region));
+    IS(STE_REFUSED, ste_register(one, from->bytes, 8, 4, &region));
+    IS(STE_REFUSED, ste_register(one, from->bytes, 8, STE_LOCAL, NULL));
+    TRUE(target == NULL && region == NULL);
+}
+
+static void refusals_of_handles(ste_engine *one, memory *from) {
+    ste_engine *engine = NULL;
+    ste_operation *operation = NULL;
+    uint32_t number = 9;
+    size_t count = 9;
+    ste_event event;
+    ste_target *freed = target_of(from->region, one);
+    OK(ste_free_target(freed));
+    IS(STE_HANDLE, ste_end(NULL, &number));
+    TRUE(strcmp(ste_last_error(), "engine: expected a handle of ste_open, got NULL") == 0);
+    IS(STE_HANDLE, ste_end((ste_engine *)from->region, &number));
+    TRUE(strcmp(ste_last_error(),
+                "engine: expected a handle of ste_open, got a handle of another kind: region") == 0);
+    IS(STE_HANDLE, ste_end((ste_engine *)&number, &number));
+    IS(STE_HANDLE, ste_free_target(freed));
+    IS(STE_HANDLE, ste_write(one, 1, from->region, 0, freed, 0, 8, STE_NO_IMM, NULL, &operation));
+    IS(STE_HANDLE, ste_free_region((ste_region *)one));
+    IS(STE_HANDLE, ste_free_operation((ste_operation *)from->region));
+    IS(STE_HANDLE, ste_wait(NULL, SOON, NULL));
+    IS(STE_HANDLE, ste_cancel(NULL, STE_CANCEL_NOW, 0));
+    IS(STE_HANDLE, ste_close((ste_engine *)from->region, SOON));
+    IS(STE_HANDLE, ste_poll(NULL, &event, 1, 0, &count));
+    IS(STE_REFUSED, ste_poll(one, NULL, 1, 0, &count));
+    IS(STE_REFUSED, ste_poll(one, &event, 0, 0, &count));
+    IS(STE_REFUSED, ste_poll(one, &event, 1, 0, NULL));
+    IS(STE_REFUSED, ste_end(one, NULL));
+    IS(STE_REFUSED, ste_soft_fault(one, 2, "down"));
+    IS(STE_REFUSED, ste_soft_fault(one, 0, "dwon"));
+    IS(STE_REFUSED, ste_soft_fault(one, 0, NULL));
+    IS(STE_REFUSED, ste_exchange(one, NULL, 8, &number, 8, &count, SOON));
+    IS(STE_REFUSED, ste_exchange(one, &number, 4, NULL, 4, NULL, SOON));
+    IS(STE_REFUSED, ste_exchange(one, &number, 4, &number, 3, &count, SOON));
+    OK(ste_free_region(NULL));
+    OK(ste_free_target(NULL));
+    OK(ste_free_operation(NULL));
+    OK(ste_close(NULL, 0));
+    ste_options options = STE_OPTIONS(SOON);
+    IS(STE_REFUSED, ste_open(NULL, &engine));
+    IS(STE_REFUSED, ste_open(&options, NULL));
+    static const struct {
+        size_t bytes;
+        uint64_t timeout_ns;
+        uint32_t nic, rails, ends, reserved;
+        double soft_gbps;
+    } WRONG[] = {{1, 1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}, {0, 1, 4, 0, 0, 0, 0},  {0, 1, 0, 9, 0, 0, 0},
+                 {0, 1, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 65, 0, 0}, {0, 1, 0, 0, 0, 1, 0}, {0, 1, 0, 0, 0, 0, -1}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        ste_options wrong = {WRONG[i].bytes ? WRONG[i].bytes : sizeof wrong, WRONG[i].timeout_ns, WRONG[i].nic,
+                             WRONG[i].rails, WRONG[i].ends, WRONG[i].reserved, WRONG[i].soft_gbps};
+        IS(STE_REFUSED, ste_open(&wrong, &engine));
+    }
+    /* No launcher has started this. */
+    options.nic = STE_NIC_SOFT;
+    IS(STE_REFUSED, ste_open(&options, &engine));
+    TRUE(strstr(ste_last_error(), "SHUNT_RANK: expected a number") != NULL);
+    TRUE(engine == NULL && operation == NULL);
+}
+
+typedef struct {
+    ste_engine *engine;
+    uint32_t end;
+} caller;
+
+/* Sizes that differ; then bytes of one size; then a barrier. */
+static void *exchanges(void *argument) {
+    caller own = *(caller *)argument;
+    uint8_t mine[9] = {(uint8_t)(own.end + 1), 2, 3}, all[2][9];
+    uint32_t number = own.end + 40, numbers[2] = {0, 0};
+    size_t sizes[2] = {99, 99};
+    memset(all, 0xFF, sizeof all);
+    OK(ste_exchange(own.engine, mine, 3 + own.end * 6, all, 9, sizes, SOON));
+    TRUE(sizes[0] == 3 && sizes[1] == 9 && all[0][0] == 1 && all[1][0] == 2 && all[0][3] == 0xFF);
+    OK(ste_exchange(own.engine, &number, 4, numbers, 4, NULL, SOON));
+    TRUE(numbers[0] == 40 && numbers[1] == 41);
+    OK(ste_exchange(own.engine, NULL, 0, NULL, 0, NULL, SOON));
+    /* End 1 gives more than end 0 has room for. */
+    sizes[0] = 77;
+    if (own.end == 0) {
+        IS(STE_TOO_SMALL, ste_exchange(own.engine, mine, 1, all, 1, sizes, SOON));
+        TRUE(sizes[0] == 77);
+    } else {
+        OK(ste_exchange(own.engine, mine, 9, all, 9, sizes, SOON));
+    }
+    /* End 1 comes late: end 0 is told in time, and the next exchange is the next one for both. */
+    if (own.end == 0) {
+        IS(STE_TIMEOUT, ste_exchange(own.engine, &number, 4, numbers, 4, NULL, MILLISECONDS(20)));
+    } else {
+        nap(MILLISECONDS(100));
+        OK(ste_exchange(own.engine, &number, 4, numbers, 4, NULL, SOON));
+        TRUE(numbers[0] == 40 && numbers[1] == 41);
+    }
+    number += 10;
+    OK(ste_exchange(own.engine, &number, 4, numbers, 4, NULL, SOON));
+    TRUE(numbers[0] == 50 && numbers[1] == 51);
+    return NULL;
+}
+
+static void exchanged(ste_engine *engines[2]) {
+    pthread_t threads[2];
+    caller callers[2];
+    for (uint32_t end = 0; end < 2; end++) {
+        callers[end] = (caller){engines[end], end};
+        TRUE(pthread_create(&threads[end], NULL, exchanges, &callers[end]) == 0);
+    }
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+}
+
+static void *waits(void *operation) {
+    ste_result result = {-1, -1};
+    IS(STE_CLOSED, ste_wait((ste_operation *)operation, UINT64_MAX, &result));
+    TRUE(result.status == STE_CLOSED && result.quiet == 0);
+    return NULL;
+}
+
+static void *polls(void *engine) {
+    ste_event event;
+    size_t count = 0;
+    OK(ste_poll((ste_engine *)engine, &event, 1, UINT64_MAX, &count));
+    TRUE(count == 1 && event.result.status == STE_CLOSED && event.user == engine);
+    return NULL;
+}
+
+/* Threads that wait are told, and the memory is the caller's again. */
+static void closed(ste_engine *one, ste_engine *two, memory *from, memory *to) {
+    pthread_t threads[2];
+    ste_operation *open = NULL;
+    uint32_t number = 0;
+    OK(ste_expect(two, 0, 1, 1, UINT64_MAX, two, &open));
+    TRUE(pthread_create(&threads[0], NULL, waits, open) == 0);
+    TRUE(pthread_create(&threads[1], NULL, polls, two) == 0);
+    nap(MILLISECONDS(20));
+    IS(STE_TIMEOUT, ste_close(two, 0));
+    IS(STE_CLOSED, ste_writes_of(two, 1, &number));
+    uint8_t description[STE_DESCRIPTION_MAX];
+    size_t bytes = sizeof description;
+    IS(STE_CLOSED, ste_describe(to->region, description, &bytes));
+    OK(ste_close(two, SOON));
+    freed(to);
+    IS(STE_HANDLE, ste_close(two, SOON));
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    IS(STE_CLOSED, ste_test(open, NULL));
+    OK(ste_free_operation(open));
+    OK(ste_close(one, SOON));
+    freed(from);
+}
+
+int main(void) {
+    ste_engine *engines[2] = {NULL, NULL}, *singles[2] = {NULL, NULL};
+    TRUE(ste_version() == STE_VERSION && ste_last_error()[0] == 0);
+    opened(engines, 2);
+    memory from = allocated(engines[0], LEN, STE_READ), to = allocated(engines[1], LEN, STE_WRITE);
+    exchanged(engines);
+    writes(engines[0], engines[1], &from, &to);
+    pages_and_reads(engines[0], engines[1], &from, &to);
+    events(engines[0], engines[1], &from, &to);
+    ste_counters counters = {0, 0, 0};
+    OK(ste_counts(engines[0], &counters));
+    if (counters.failovers == 0) {
+        not_exercised("no lane was left");
+    }
+    for (uint64_t until = now() + SOON, lanes = 0; lanes < 2;) {
+        uint32_t found = 0;
+        OK(ste_lanes_to(engines[0], 1, &found));
+        lanes = found;
+        TRUE(now() < until);
+        nap(MILLISECONDS(5));
+    }
+    opened(singles, 1);
+    refusals_of_transfers(engines[0], engines[1], &from, &to, singles[0]);
+    OK(ste_close(singles[1], SOON));
+    refusals_of_memory(engines[0], &from);
+    refusals_of_handles(engines[0], &from);
+    closed(engines[0], engines[1], &from, &to);
+    opened(engines, 2);
+    cancels(engines[0], engines[1]);
+    printf("two ends in one process: every byte as it was sent, failovers: %llu\n",
+           (unsigned long long)counters.failovers);
+    return 0;
+}
