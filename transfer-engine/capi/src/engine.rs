@@ -153,7 +153,8 @@ impl Engine {
         let until = Instant::now().checked_add(patience);
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
         if self.exchanging.left_after(patience) > 0 {
-            let text = format!("ste_exchange: expected the end of the one before within {patience:?}, it goes on");
+            let text =
+                format!("ste_exchange: expected the end of the one before within {patience:?}, it goes on");
             return Err(Failure::new(Status::Timeout, text));
         }
         let (mine, token, (tell, heard)) = (mine.to_vec(), self.exchanging.token(), channel());
@@ -163,12 +164,14 @@ impl Engine {
             drop((token, live));
             let _ = tell.send(all);
         });
-        begun.map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
+        begun
+            .map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
         let left = until.map_or(patience, |until| until.saturating_duration_since(Instant::now()));
         match heard.recv_timeout(left) {
             Ok(all) => Ok(all?),
             Err(_) => {
-                let text = format!("ste_exchange: expected all ends within {patience:?}, got no answer of some");
+                let text =
+                    format!("ste_exchange: expected all ends within {patience:?}, got no answer of some");
                 Err(Failure::new(Status::Timeout, text))
             }
         }
@@ -198,8 +201,7 @@ impl Engine {
         let memory = unsafe { shunt_transfer::lend(address as u64, bytes as u64, owner) };
         let memory = memory.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
         let region = live.node.register(memory, rights)?;
-        let region =
-            Arc::new(RegionOf { engine: Arc::downgrade(self), region: Mutex::new(Some(region)) });
+        let region = Arc::new(RegionOf { engine: Arc::downgrade(self), region: Mutex::new(Some(region)) });
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         regions.retain(|region| region.strong_count() > 0);
         regions.push(Arc::downgrade(&region));

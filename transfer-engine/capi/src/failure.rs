@@ -133,7 +133,9 @@ pub fn guarded(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> c_int 
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return Status::Ok as c_int,
         Ok(Err(failure)) => failure,
-        Err(_) => Failure::new(Status::Defect, format!("{name}: expected an answer, got a panic: see stderr")),
+        Err(_) => {
+            Failure::new(Status::Defect, format!("{name}: expected an answer, got a panic: see stderr"))
+        }
     };
     keep(&failure.text);
     failure.status as c_int

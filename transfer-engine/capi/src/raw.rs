@@ -120,16 +120,18 @@ mod tests {
             let refused = bytes("a", std::ptr::null(), 1).expect_err("NULL");
             assert_eq!(refused.text, "a: expected a pointer to bytes, got NULL");
             assert!(bytes("a", one.as_ptr(), usize::MAX).is_err());
-            assert!(write("a", std::ptr::null_mut::<u32>(), 1).is_err() && text("a", std::ptr::null()).is_err());
+            assert!(
+                write("a", std::ptr::null_mut::<u32>(), 1).is_err() && text("a", std::ptr::null()).is_err()
+            );
             assert_eq!((write("a", &raw mut other, 7), read("a", &raw const other)), (Ok(()), Ok(7)));
             let raw = |indices, count| RawPages { indices, count, stride: 8, offset: 1 };
             let indices = [5u32, 6];
-            let read = pages("a", &raw const raw(indices.as_ptr(), 2).clone()).expect("two");
+            let read = pages("a", &raw(indices.as_ptr(), 2)).expect("two");
             assert_eq!((read.indices, read.stride, read.offset), (vec![5, 6], 8, 1));
             for (pointer, count) in
                 [(std::ptr::null(), 1), (indices.as_ptr(), usize::MAX), (indices.as_ptr(), usize::MAX / 4)]
             {
-                assert!(pages("a", &raw const raw(pointer, count).clone()).is_err(), "{count}");
+                assert!(pages("a", &raw(pointer, count)).is_err(), "{count}");
             }
             assert!(pages("a", std::ptr::null()).is_err());
         }

@@ -100,7 +100,8 @@ unsafe extern "C" fn ste_poll(
         if most == 0 {
             return Err(Failure::refused("most", "1 or more", most));
         }
-        let closed = || Failure::new(Status::Closed, "ste_poll: expected an event, got none: the engine is closed");
+        let closed =
+            || Failure::new(Status::Closed, "ste_poll: expected an event, got none: the engine is closed");
         let ended = engine.events().take(most, patience(timeout_ns)).ok_or_else(closed)?;
         let mut told = 0;
         for handle in ended {

@@ -71,8 +71,9 @@ unsafe extern "C" fn ste_write(
     guarded("ste_write", || {
         let (engine, from, to) = own_and_theirs(engine, from, to)?;
         let imm = imm(imm_or_none)?;
-        let write =
-            |node: &Node| node.write(peer, bytes, imm, (&from, from_offset), (&to, to_offset)).map(Begun::Transfer);
+        let write = |node: &Node| {
+            node.write(peer, bytes, imm, (&from, from_offset), (&to, to_offset)).map(Begun::Transfer)
+        };
         // SAFETY: the caller's pointer.
         unsafe { begin(&engine, Out { user, operation }, write) }
     })
@@ -125,9 +126,8 @@ unsafe extern "C" fn ste_read(
 ) -> c_int {
     guarded("ste_read", || {
         let (engine, to, from) = own_and_theirs(engine, to, from)?;
-        let read = |node: &Node| {
-            node.read(peer, bytes, (&from, from_offset), (&to, to_offset)).map(Begun::Transfer)
-        };
+        let read =
+            |node: &Node| node.read(peer, bytes, (&from, from_offset), (&to, to_offset)).map(Begun::Transfer);
         // SAFETY: the caller's pointer.
         unsafe { begin(&engine, Out { user, operation }, read) }
     })
@@ -147,9 +147,8 @@ unsafe extern "C" fn ste_expect(
 ) -> c_int {
     guarded("ste_expect", || {
         let engine = find::<Engine>(engine)?;
-        let expect = |node: &Node| {
-            node.expect(peer, imm, count, Some(patience(timeout_ns))).map(Begun::Expectation)
-        };
+        let expect =
+            |node: &Node| node.expect(peer, imm, count, Some(patience(timeout_ns))).map(Begun::Expectation);
         // SAFETY: the caller's pointer.
         unsafe { begin(&engine, Out { user, operation }, expect) }
     })
