@@ -20,6 +20,7 @@ const PRODUCTS: &[&str] = &[
     "shunt-nvshmem-native",
     "shunt-soft-rdma-preload",
     "shunt-verbs-preload",
+    "shunt-transfer-capi",
     "shunt-deep-ep-job",
 ];
 /// Those whose tests ask nothing of the kernel that qemu-user does not have.

@@ -41,6 +41,8 @@ const LATER: &[&str] = &[
     "shunt-cli",
     "shunt-conformance",
     "shunt-transfer-bw",
+    "shunt-transfer-capi",
+    "shunt-kv",
     "shunt-weight-sync",
     "shunt-concurrency",
     "shunt-gpu-tool",

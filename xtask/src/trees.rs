@@ -25,6 +25,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("shunt-host", &["shunt-soft-"]),
     ("shunt-python", &["shunt-bench", "shunt-tests", "cudarc"]),
     ("shunt-nvshmem-compat", &["shunt-bench", "shunt-tests"]),
+    ("shunt-transfer-capi", &["shunt-bench", "shunt-tests", "cudarc"]),
 ];
 
 /// Names of the packages below one, itself among them.

@@ -1,19 +1,20 @@
-/* Transfers between processes over several NICs, which outlive one of them: writes, pages, reads, immediates that are
- * counted once, cancel with proof. Link with -lshunt_transfer.
+/* Transfers between processes over several NICs, which outlive one of them: writes, pages, reads, immediates that
+ * are counted once, cancel with proof. Link with -lshunt_transfer.
  *
- * Every call returns a status: STE_OK, or why not. ste_last_error() has the text of this thread's last failure, in the form
- * "what: expected X, got Y". A call that fails with STE_OUT_OF_REGION to STE_TOO_SMALL has posted nothing.
+ * Every call returns a status: STE_OK, or why not. ste_last_error() has the text of this thread's last failure, in
+ * the form "what: expected X, got Y". A call that fails with STE_OUT_OF_REGION to STE_TOO_SMALL has posted nothing.
  *
- * Handles are opaque. NULL, a handle of another kind and one that was freed are refused with STE_HANDLE. A handle is never
- * used twice. ste_free_.. of NULL does nothing, and neither does ste_close.
+ * Handles are opaque. NULL, a handle of another kind and one that was freed are refused with STE_HANDLE. A handle is
+ * never used twice. ste_free_.. of NULL does nothing, and neither does ste_close.
  *
- * Any thread may call. A child of fork() may not: the engine's thread is its parent's. Times are nanoseconds; UINT64_MAX
- * waits without a limit. Calls without a time wait for the engine's thread alone, which answers between two steps.
+ * Any thread may call. A child of fork() may not: the engine's thread is its parent's. Times are nanoseconds;
+ * UINT64_MAX waits without a limit. Calls without a time wait for the engine's thread alone, which answers between
+ * two steps.
  *
- * Memory that is registered stays the caller's. It must stay readable and writable until ste_close() of its engine has
- * returned STE_OK; ste_free_region() gives back the handle and not the memory. Between the start of a transfer and its end
- * do not touch what it reads or writes. After an end with `quiet` 1 the memory may be used again: no byte lands in it any
- * more, and none is read. */
+ * Memory that is registered stays the caller's. It must stay readable and writable until ste_close() of its engine
+ * has returned STE_OK; ste_free_region() gives back the handle and not the memory. Between the start of a transfer
+ * and its end do not touch what it reads or writes. After an end with `quiet` 1 the memory may be used again: no
+ * byte lands in it any more, and none is read. */
 #ifndef SHUNT_TRANSFER_H
 #define SHUNT_TRANSFER_H
 
@@ -122,37 +123,37 @@ const char *ste_strerror(int status);
 /* What the last failure of this thread was, "" if there was none. It stands until the next failure of this thread. */
 const char *ste_last_error(void);
 
-/* Finds NICs, joins the job and connects every other end over each rail. `engines` has one place; with options.ends it has
- * as many, and all ends live in this process: for tests. A launcher is `shunt run`, mpirun, srun or torchrun. */
+/* Finds NICs, joins the job and connects every other end over each rail. `engines` has one place; with options.ends
+ * it has as many, and all ends live in this process: for tests. A launcher is `shunt run`, mpirun, srun or torchrun. */
 int ste_open(const ste_options *options, ste_engine **engines);
-/* Ends it: operations that have not ended end with STE_CLOSED. STE_OK: no NIC touches memory of this engine any more, and
- * the handle is gone. Regions, targets and operations are still to be freed. STE_TIMEOUT: memory may still be touched, call
- * it again. It takes 300 ms and more: other ends' last words are answered. Other ends may need this one, so agree to end,
- * for example by ste_exchange(). */
+/* Ends it: operations that have not ended end with STE_CLOSED. STE_OK: no NIC touches memory of this engine any
+ * more, and the handle is gone. Regions, targets and operations are still to be freed. STE_TIMEOUT: memory may still
+ * be touched, call it again. It takes 300 ms and more: other ends' last words are answered. Other ends may need this
+ * one, so agree to end, for example by ste_exchange(). */
 int ste_close(ste_engine *engine, uint64_t timeout_ns);
 
 /* The number of this end, and how many there are. */
 int ste_end(ste_engine *engine, uint32_t *end);
 int ste_ends(ste_engine *engine, uint32_t *ends);
-/* Gives bytes to all ends and takes everyone's: those of end i lie at all + i * each, and sizes[i] says how many. With
- * sizes NULL every end gives `each` bytes. All ends call it equally often, from one thread at a time. STE_TOO_SMALL: an end
- * gave more than `each`; nothing was written, and the exchange is over. STE_TIMEOUT: it goes on without the caller and
- * counts as called; the next one waits for it. With `each` 0 it is a barrier. */
+/* Gives bytes to all ends and takes everyone's: those of end i lie at all + i * each, and sizes[i] says how many.
+ * With sizes NULL every end gives `each` bytes. All ends call it equally often, from one thread at a time.
+ * STE_TOO_SMALL: an end gave more than `each`; nothing was written, and the exchange is over. STE_TIMEOUT: it goes
+ * on without the caller and counts as called; the next one waits for it. With `each` 0 it is a barrier. */
 int ste_exchange(ste_engine *engine, const void *mine, size_t bytes, void *all, size_t each, size_t *sizes,
                  uint64_t timeout_ns);
 
 /* Registers memory on every rail. When it may be freed stands at the top. */
 int ste_register(ste_engine *engine, void *address, size_t bytes, uint32_t rights, ste_region **region);
-/* What a peer needs to import it. *bytes: the room in `buffer`, then the bytes that there are. With `buffer` NULL it says
- * how many alone. */
+/* What a peer needs to import it. *bytes: the room in `buffer`, then the bytes that there are. With `buffer` NULL it
+ * says how many alone. */
 int ste_describe(ste_region *region, void *buffer, size_t *bytes);
 /* A peer's region, by the bytes that ste_describe() gave there. */
 int ste_import(ste_engine *engine, const void *description, size_t bytes, ste_target **target);
 int ste_free_region(ste_region *region);
 int ste_free_target(ste_target *target);
 
-/* Starts to write bytes of a region into a peer's. `imm`: what the peer counts, ste_writes_of(bytes) times, 0 to 2^32 - 1
- * or STE_NO_IMM. `user` comes back with the event. Transfers have no order. */
+/* Starts to write bytes of a region into a peer's. `imm`: what the peer counts, ste_writes_of(bytes) times, 0 to
+ * 2^32 - 1 or STE_NO_IMM. `user` comes back with the event. Transfers have no order. */
 int ste_write(ste_engine *engine, uint32_t peer, ste_region *from, uint64_t from_offset, ste_target *to,
               uint64_t to_offset, uint64_t bytes, int64_t imm, void *user, ste_operation **operation);
 /* Starts to write pages, the first to the first and so on. The peer counts an immediate for each page. */
@@ -161,19 +162,19 @@ int ste_write_pages(ste_engine *engine, uint32_t peer, uint64_t page_bytes, ste_
 /* Starts to read bytes of a peer's region into one of this end. The peer is told nothing. */
 int ste_read(ste_engine *engine, uint32_t peer, ste_target *from, uint64_t from_offset, ste_region *to, uint64_t to_offset,
              uint64_t bytes, void *user, ste_operation **operation);
-/* Awaits `count` immediates of a peer; those that came before are counted. After that time, or when the peer is lost, it
- * ends with STE_MISSING. One at a time of each peer and immediate. */
+/* Awaits `count` immediates of a peer; those that came before are counted. After that time, or when the peer is
+ * lost, it ends with STE_MISSING. One at a time of each peer and immediate. */
 int ste_expect(ste_engine *engine, uint32_t peer, uint32_t imm, uint64_t count, uint64_t timeout_ns, void *user,
                ste_operation **operation);
 
 /* How an operation ended: the status is returned, and is in *result unless that is NULL. STE_TIMEOUT: it goes on. */
 int ste_test(ste_operation *operation, ste_result *result);
 int ste_wait(ste_operation *operation, uint64_t timeout_ns, ste_result *result);
-/* The ends of operations that were not told yet, oldest first, at most `most`. Each is told once, unless it is freed first.
- * STE_TIMEOUT: none within this time. STE_OK: *count of them, 1 or more, whatever each ended with. */
+/* The ends of operations that were not told yet, oldest first, at most `most`. Each is told once, unless it is freed
+ * first. STE_TIMEOUT: none within this time. STE_OK: *count of them, 1 or more, whatever each ended with. */
 int ste_poll(ste_engine *engine, ste_event *events, size_t most, uint64_t timeout_ns, size_t *count);
-/* Cancels a transfer and returns at once; its end says what came of it. An end of STE_OK: all of it was written before.
- * `timeout_ns` is for STE_CANCEL_DRAIN alone. */
+/* Cancels a transfer and returns at once; its end says what came of it. An end of STE_OK: all of it was written
+ * before. `timeout_ns` is for STE_CANCEL_DRAIN alone. */
 int ste_cancel(ste_operation *operation, uint32_t how, uint64_t timeout_ns);
 /* An operation that has not ended goes on, and nothing says when it ends: keep its memory until the engine is closed. */
 int ste_free_operation(ste_operation *operation);
@@ -183,8 +184,8 @@ int ste_writes_of(ste_engine *engine, uint64_t bytes, uint32_t *count);
 int ste_counts(ste_engine *engine, ste_counters *counters);
 /* Lanes to a peer that work now. */
 int ste_lanes_to(ste_engine *engine, uint32_t peer, uint32_t *lanes);
-/* Makes a rail of this end fail now, where NICs are software: a fault as `shmem_put_bw --list-faults` prints them, such as
- * "down", "up" or "down=200ms". Hardware refuses. */
+/* Makes a rail of this end fail now, where NICs are software: a fault as `shmem_put_bw --list-faults` prints them,
+ * such as "down", "up" or "down=200ms". Hardware refuses. */
 int ste_soft_fault(ste_engine *engine, uint32_t rail, const char *fault);
 
 #ifdef __cplusplus

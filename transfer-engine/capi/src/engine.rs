@@ -248,7 +248,7 @@ impl Engine {
             0 => Ok(()),
             left => {
                 let text = format!(
-                    "ste_close: expected all memory and threads back within {patience:?}, got {left} in use; call it again"
+                    "ste_close: expected memory and threads back within {patience:?}, got {left} in use; call it again"
                 );
                 Err(Failure::new(Status::Timeout, text))
             }

@@ -2,7 +2,6 @@
 
 use crate::events::Events;
 use crate::failure::{Failure, Status};
-use crate::handles::{self, Object};
 use shunt_transfer::pending::{CancelHow, End};
 use shunt_transfer::{CallError, Expectation, Transfer};
 use std::sync::Arc;
@@ -41,18 +40,20 @@ impl Ended {
 }
 
 impl Operation {
-    /// Gives what was begun a handle, and tells `events` when it has ended.
-    pub fn give(begun: Begun, events: &Arc<Events>, user: usize) -> usize {
-        let operation = Arc::new(Self { begun, events: events.clone(), user });
-        let handle = handles::give(Object::Operation(operation.clone()));
-        events.know(handle);
-        let told = events.clone();
+    /// What was begun, of an engine with these events.
+    pub fn new(begun: Begun, events: Arc<Events>, user: usize) -> Self {
+        Self { begun, events, user }
+    }
+
+    /// Has its events tell of its end by this handle.
+    pub fn tell(&self, handle: usize) {
+        self.events.know(handle);
+        let told = self.events.clone();
         let tell = move || told.ended(handle);
-        match &operation.begun {
+        match &self.begun {
             Begun::Transfer(transfer) => transfer.when_ended(tell),
             Begun::Expectation(expectation) => expectation.when_ended(tell),
         }
-        handle
     }
 
     /// What the caller gave to find it again.

@@ -1,5 +1,5 @@
-//! The library and its header as C programs use them. Without a C compiler there is nothing that could use them: the tests
-//! say that they are skipped, and fail where `CI` is set, because there one is installed.
+//! The library and its header as C programs use them. Without a C compiler there is nothing that could use them: the
+//! tests say that they are skipped, and fail where `CI` is set, because there one is installed.
 
 use shunt_task::ports;
 use shunt_transfer_c::api::ends::{Counters, Options};

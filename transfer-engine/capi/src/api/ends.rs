@@ -153,7 +153,7 @@ unsafe extern "C" fn ste_exchange(
             }
         }
         for (end, theirs) in gathered.iter().enumerate() {
-            // SAFETY: the caller's array has `each` bytes for every end, of which these are no more; it is not NULL where
+            // SAFETY: the caller's array has `each` bytes for every end, and these are no more; it is not NULL where
             // there are any.
             unsafe {
                 std::ptr::copy_nonoverlapping(theirs.as_ptr(), all.wrapping_add(end * each), theirs.len())

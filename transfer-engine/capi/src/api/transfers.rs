@@ -3,7 +3,7 @@
 use super::patience;
 use crate::engine::{Engine, RegionOf, TargetOf};
 use crate::failure::{Failure, guarded};
-use crate::handles::{Handle, find, pointer};
+use crate::handles::{self, Handle, Object, find, pointer};
 use crate::operation::{Begun, Operation};
 use crate::raw::{self, RawPages};
 use shunt_transfer::{CallError, Node, Region};
@@ -30,7 +30,9 @@ unsafe fn begin(
     // Before anything is posted.
     raw::present("operation", out.operation)?;
     let begun = engine.with(begin)?;
-    let handle = Operation::give(begun, engine.events(), out.user.expose_provenance());
+    let operation = Arc::new(Operation::new(begun, engine.events().clone(), out.user.expose_provenance()));
+    let handle = handles::give(Object::Operation(operation.clone()));
+    operation.tell(handle);
     // SAFETY: the caller's pointer.
     unsafe { raw::write("operation", out.operation, pointer(handle)) }
 }
