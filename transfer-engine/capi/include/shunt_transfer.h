@@ -2,7 +2,7 @@
  * are counted once, cancel with proof. Link with -lshunt_transfer.
  *
  * Every call returns a status: STE_OK, or why not. ste_last_error() has the text of this thread's last failure, in
- * the form "what: expected X, got Y". A call that fails with STE_OUT_OF_REGION to STE_TOO_SMALL has posted nothing.
+ * the form "what: expected X, got Y". A call that fails with STE_OUT_OF_REGION to STE_HANDLE has posted nothing.
  *
  * Handles are opaque. NULL, a handle of another kind and one that was freed are refused with STE_HANDLE. A handle is
  * never used twice. ste_free_.. of NULL does nothing, and neither does ste_close.
@@ -38,8 +38,8 @@ enum ste_status {
     /* How an operation ended. */
     STE_PEER_LOST = 1, /* no rail to the peer worked for SHUNT_GIVE_UP: 1 s, 10 s on soft NICs */
     STE_CANCELLED = 2, /* before all of it was written */
-    STE_UNCERTAIN = 3, /* pieces with immediates may have arrived or not: agree with the peer before you repeat it */
-    STE_UNPROVEN = 4,  /* pieces may still land: do not use the memory before one of the two processes has ended */
+    STE_UNCERTAIN = 3, /* pieces with immediates may have arrived or not: agree with the peer before repeating it */
+    STE_UNPROVEN = 4,  /* pieces may still land: do not use the memory before one of the processes has ended */
     STE_MISSING = 5,   /* an expectation's deadline passed, or its peer was lost */
     /* Why a call did nothing. */
     STE_OUT_OF_REGION = 6,
@@ -128,8 +128,9 @@ const char *ste_last_error(void);
 int ste_open(const ste_options *options, ste_engine **engines);
 /* Ends it: operations that have not ended end with STE_CLOSED. STE_OK: no NIC touches memory of this engine any
  * more, and the handle is gone. Regions, targets and operations are still to be freed. STE_TIMEOUT: memory may still
- * be touched, call it again. It takes 300 ms and more: other ends' last words are answered. Other ends may need this
- * one, so agree to end, for example by ste_exchange(). */
+ * be touched, call it again. A NIC that takes no command any more never lets go: keep the memory until the process
+ * ends. It takes 300 ms and more: other ends' last words are answered. Other ends may need this one, so agree to
+ * end, for example by ste_exchange(). */
 int ste_close(ste_engine *engine, uint64_t timeout_ns);
 
 /* The number of this end, and how many there are. */
@@ -157,11 +158,12 @@ int ste_free_target(ste_target *target);
 int ste_write(ste_engine *engine, uint32_t peer, ste_region *from, uint64_t from_offset, ste_target *to,
               uint64_t to_offset, uint64_t bytes, int64_t imm, void *user, ste_operation **operation);
 /* Starts to write pages, the first to the first and so on. The peer counts an immediate for each page. */
-int ste_write_pages(ste_engine *engine, uint32_t peer, uint64_t page_bytes, ste_region *from, const ste_pages *from_pages,
-                    ste_target *to, const ste_pages *to_pages, int64_t imm, void *user, ste_operation **operation);
+int ste_write_pages(ste_engine *engine, uint32_t peer, uint64_t page_bytes, ste_region *from,
+                    const ste_pages *from_pages, ste_target *to, const ste_pages *to_pages, int64_t imm, void *user,
+                    ste_operation **operation);
 /* Starts to read bytes of a peer's region into one of this end. The peer is told nothing. */
-int ste_read(ste_engine *engine, uint32_t peer, ste_target *from, uint64_t from_offset, ste_region *to, uint64_t to_offset,
-             uint64_t bytes, void *user, ste_operation **operation);
+int ste_read(ste_engine *engine, uint32_t peer, ste_target *from, uint64_t from_offset, ste_region *to,
+             uint64_t to_offset, uint64_t bytes, void *user, ste_operation **operation);
 /* Awaits `count` immediates of a peer; those that came before are counted. After that time, or when the peer is
  * lost, it ends with STE_MISSING. One at a time of each peer and immediate. */
 int ste_expect(ste_engine *engine, uint32_t peer, uint32_t imm, uint64_t count, uint64_t timeout_ns, void *user,
@@ -176,7 +178,8 @@ int ste_poll(ste_engine *engine, ste_event *events, size_t most, uint64_t timeou
 /* Cancels a transfer and returns at once; its end says what came of it. An end of STE_OK: all of it was written
  * before. `timeout_ns` is for STE_CANCEL_DRAIN alone. */
 int ste_cancel(ste_operation *operation, uint32_t how, uint64_t timeout_ns);
-/* An operation that has not ended goes on, and nothing says when it ends: keep its memory until the engine is closed. */
+/* An operation that has not ended goes on, and nothing says when it ends: keep its memory until the engine is
+ * closed. */
 int ste_free_operation(ste_operation *operation);
 
 /* How many immediates a single write of so many bytes counts. Both ends compute the same. */

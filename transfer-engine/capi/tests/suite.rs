@@ -205,6 +205,13 @@ fn two_ends_of_a_process_move_every_byte_and_refuse_what_is_wrong() {
 }
 
 #[test]
+fn memory_that_a_nic_does_not_let_go_of_is_not_given_back() {
+    let Some(folder) = folder() else { return };
+    let output = plain(&program(folder, "ends")).arg("gone").output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
 fn the_pages_program_moves_pages_between_two_processes_while_a_port_is_down() {
     let Some(folder) = folder() else { return };
     let page = std::fs::read_to_string(home().join("../../docs/how-to/transfer.md")).expect("the page");

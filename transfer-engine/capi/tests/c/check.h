@@ -1,4 +1,4 @@
-/* What the programs here share. Exit statuses: 0 well, 1 wrong, 4 a fault or a cancel struck nothing: run it again. */
+/* What the programs here share. Exit statuses: 0 well, 1 wrong, 4 a fault or a cancel struck nothing: run it again */
 #define _POSIX_C_SOURCE 200809L
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Two ends on soft NICs in this process: every kind of transfer, a port that goes down and comes back, cancels, and calls
- * that are refused. */
+/* Two ends on soft NICs in this process: every kind of transfer, a port that goes down and comes back, cancels, and
+ * calls that are refused. `gone`: a NIC that does not let go of memory. */
 #include "check.h"
 
 #define LEN ((size_t)1 << 20)
@@ -249,7 +249,8 @@ static void refusals_of_transfers(ste_engine *one, ste_engine *two, memory *from
     IS(STE_REFUSED, ste_write(one, 1, to->region, 0, target, 0, 8, STE_NO_IMM, NULL, &operation));
     /* Memory that peers may write and not read. */
     IS(STE_RIGHTS, ste_read(one, 1, target, 0, own, 0, 8, NULL, &operation));
-    TRUE(strcmp(ste_last_error(), "source: expected a region that was described for reads of peers, got one of writes") == 0);
+    TRUE(strcmp(ste_last_error(),
+                "source: expected a region that was described for reads of peers, got one of writes") == 0);
     IS(STE_RIGHTS, ste_read(two, 0, unread, 0, to->region, 0, 8, NULL, &operation));
     IS(STE_REFUSED, ste_read(one, 1, target, 0, own, 0, 0, NULL, &operation));
     IS(STE_REFUSED, ste_expect(one, 1, 5, 0, SOON, NULL, &operation));
@@ -457,8 +458,26 @@ static void closed(ste_engine *one, ste_engine *two, memory *from, memory *to) {
     freed(from);
 }
 
-int main(void) {
+/* A NIC that is gone takes no command: nobody can say that it lets go of the memory, so it is not the caller's again. */
+static int gone(void) {
+    ste_engine *engines[2] = {NULL, NULL};
+    opened(engines, 1);
+    memory own = allocated(engines[0], LEN, STE_WRITE);
+    OK(ste_soft_fault(engines[0], 0, "nic-gone"));
+    IS(STE_TIMEOUT, ste_close(engines[0], SECONDS(3)));
+    TRUE(strstr(ste_last_error(), "in use") != NULL);
+    IS(STE_TIMEOUT, ste_close(engines[0], 0));
+    OK(ste_close(engines[1], SOON));
+    OK(ste_free_region(own.region));
+    printf("gone: %s\n", ste_last_error());
+    return 0;
+}
+
+int main(int count, char **words) {
     ste_engine *engines[2] = {NULL, NULL}, *singles[2] = {NULL, NULL};
+    if (count == 2 && strcmp(words[1], "gone") == 0) {
+        return gone();
+    }
     TRUE(ste_version() == STE_VERSION && ste_last_error()[0] == 0);
     opened(engines, 2);
     memory from = allocated(engines[0], LEN, STE_READ), to = allocated(engines[1], LEN, STE_WRITE);

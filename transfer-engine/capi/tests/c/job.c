@@ -1,5 +1,5 @@
-/* An end of a job of processes. `open STATUS TEXT`: ste_open within two seconds returns that status, and its text holds
- * that. `lost`: end 1 is killed while end 0 writes to it. */
+/* An end of a job of processes. `open STATUS TEXT`: ste_open within two seconds returns that status, and its text
+ * holds that. `lost`: end 1 is killed while end 0 writes to it. */
 #include "check.h"
 #include <signal.h>
 
