@@ -139,7 +139,7 @@ int ste_ends(ste_engine *engine, uint32_t *ends);
 /* Gives bytes to all ends and takes everyone's: those of end i lie at all + i * each, and sizes[i] says how many.
  * With sizes NULL every end gives `each` bytes. All ends call it equally often, from one thread at a time.
  * STE_TOO_SMALL: an end gave more than `each`; nothing was written, and the exchange is over. STE_TIMEOUT: it goes
- * on without the caller and counts as called; the next one waits for it. With `each` 0 it is a barrier. */
+ * on without the caller and counts as called; those after it keep their order. With `each` 0 it is a barrier. */
 int ste_exchange(ste_engine *engine, const void *mine, size_t bytes, void *all, size_t each, size_t *sizes,
                  uint64_t timeout_ns);
 

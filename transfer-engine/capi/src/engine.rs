@@ -3,6 +3,7 @@
 use crate::events::Events;
 use crate::failure::{Failure, Status};
 use crate::tally::{Tally, Token};
+use crate::turns::Turns;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use shunt_transfer::{NicKind, NoNode, Node, Place, Region, Source, Wish};
@@ -10,7 +11,7 @@ use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::LEN_MAX;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +48,8 @@ pub struct Engine {
     live: RwLock<Option<Arc<Live>>>,
     /// Of its thread, and of all memory that its NICs may touch.
     in_use: Arc<Tally>,
-    /// An exchange that is under way.
-    exchanging: Arc<Tally>,
+    /// Of exchanges.
+    turns: Arc<Turns>,
     events: Arc<Events>,
     regions: Mutex<Vec<Weak<RegionOf>>>,
     end: u32,
@@ -111,10 +112,10 @@ impl Engine {
     fn of(node: Node) -> Self {
         let in_use = Arc::new(Tally::default());
         let (end, ends) = (node.end(), node.ends());
-        let (exchanging, events) = (Arc::default(), Arc::<Events>::default());
+        let (turns, events) = (Arc::default(), Arc::<Events>::default());
         let live = Live { node, _told: Told(events.clone()), _token: in_use.token() };
         let live = RwLock::new(Some(Arc::new(live)));
-        Self { live, in_use, exchanging, events, regions: Mutex::default(), end, ends }
+        Self { live, in_use, turns, events, regions: Mutex::default(), end, ends }
     }
 
     /// The number of this end.
@@ -144,30 +145,24 @@ impl Engine {
         Ok(work(&live.as_ref().ok_or_else(closed)?.node)?)
     }
 
-    /// Gives bytes to all ends, and returns everyone's. One that takes longer goes on without its caller, and the next
-    /// one waits for it.
+    /// Gives bytes to all ends, and returns everyone's. One that takes longer goes on without its caller, and those
+    /// that come later keep their order behind it.
     ///
     /// # Errors
     /// Not in time, or an end is gone.
     pub fn exchange(&self, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, Failure> {
-        let until = Instant::now().checked_add(patience);
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
-        if self.exchanging.left_after(patience) > 0 {
-            let text =
-                format!("ste_exchange: expected the end of the one before within {patience:?}, it goes on");
-            return Err(Failure::new(Status::Timeout, text));
-        }
-        let (mine, token, (tell, heard)) = (mine.to_vec(), self.exchanging.token(), channel());
+        let (mine, turn, (tell, heard)) = (mine.to_vec(), self.turns.take(), channel());
         let thread = std::thread::Builder::new().name("transfer exchange".to_owned());
         let begun = thread.spawn(move || {
+            turn.wait();
             let all = live.node.exchange(&mine);
-            drop((token, live));
+            drop((turn, live));
             let _ = tell.send(all);
         });
         begun
             .map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
-        let left = until.map_or(patience, |until| until.saturating_duration_since(Instant::now()));
-        match heard.recv_timeout(left) {
+        match heard.recv_timeout(patience) {
             Ok(all) => Ok(all?),
             Err(_) => {
                 let text =

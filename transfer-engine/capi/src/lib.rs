@@ -10,6 +10,7 @@
 //! | [`failure`] | statuses, and the text of the last failure of a thread |
 //! | [`raw`] | the caller's memory |
 //! | [`tally`] | what is still in use |
+//! | [`turns`] | threads, one after the other |
 //!
 //! A handle is a number that is given once, so one that was freed, or never was, is refused and harms nothing. No panic
 //! leaves a function.
@@ -22,3 +23,4 @@ pub mod handles;
 pub mod operation;
 pub mod raw;
 pub mod tally;
+pub mod turns;
