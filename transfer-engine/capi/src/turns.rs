@@ -78,6 +78,8 @@ mod tests {
         let late = std::thread::spawn(third);
         drop(unused);
         let early = std::thread::spawn(second);
+        // Time for those that would not wait.
+        std::thread::sleep(std::time::Duration::from_millis(50));
         first.wait();
         done.lock().expect("no panic").push(1);
         drop(first);
