@@ -6,6 +6,7 @@
 //! | `/usr/lib/shunt` | what is loaded into programs: `libshunt_soft_rdma.so`, `libshunt_verbs.so` |
 //! | `/usr/lib/shunt/nvshmem` | the prefix: what `NVSHMEM_DIR` names |
 //! | `/usr/lib/TRIPLET` | a link to the library by its own name, for the loader; CMake's and pkg-config's files |
+//! | `/usr/lib/TRIPLET`, `/usr/include` | the transfer engine for C: `libshunt_transfer.so.0`, `shunt_transfer.h` |
 //! | `/usr/share` | man pages, completions, alerts and a dashboard, schemas of what programs write |
 //!
 //! NVSHMEM's own names stay in the prefix, so that NVIDIA's packages can be installed beside this one.
@@ -24,6 +25,9 @@ pub const PREFIX: &str = "usr/lib/shunt/nvshmem";
 const LIBRARY: &str = "libshunt_nvshmem.so.3";
 /// What the library loads in jobs that mpirun starts; there is one where an mpicc was found. It is no dependency.
 const MPI_PLUGIN: &str = "nvshmem_bootstrap_mpi.so.3";
+/// The transfer engine for C, as it is built and as programs load it.
+const TRANSFER_BUILT: &str = "libshunt_transfer_c.so";
+const TRANSFER: &str = "libshunt_transfer.so.0";
 /// Libraries that `shunt soft-rdma run` and `shunt verbs run` load into programs.
 const LOADED: [&str; 2] = ["libshunt_soft_rdma.so", "libshunt_verbs.so"];
 
@@ -56,6 +60,7 @@ pub fn lay_out(out: &Path, triplet: &str, device: bool) -> Result<Trees> {
     // It needs the real libibverbs by a name that `shunt verbs` makes, which no package has.
     trees.compiled.retain(|path| !path.ends_with("libshunt_verbs.so"));
     trees.prefix(out, triplet, device)?;
+    trees.transfer(triplet)?;
     trees.pages(out)?;
     trees.documents()?;
     modes(&trees.files)?;
@@ -100,6 +105,34 @@ impl Trees {
         let text = fs::read_to_string(prefix.join("lib/pkgconfig/nvshmem.pc"))?;
         let text = text.replace("prefix=${pcfiledir}/../..", &format!("prefix=/{PREFIX}"));
         write(&lib.join("pkgconfig/nvshmem.pc"), &text)
+    }
+
+    /// The transfer engine for C.
+    fn transfer(&mut self, triplet: &str) -> Result<()> {
+        let (home, lib) = (sh::root().join("transfer-engine/capi"), format!("usr/lib/{triplet}"));
+        let built = sh::target_dir().join("release").join(TRANSFER_BUILT);
+        self.compiled(&built, &format!("{lib}/{TRANSFER}"))?;
+        symlink(TRANSFER, self.files.join(&lib).join("libshunt_transfer.so"))?;
+        copy_into(&home.join("include"), &self.files.join("usr/include"))?;
+        let version = env!("CARGO_PKG_VERSION");
+        let series = version.rsplit_once('.').map_or(version, |(series, _)| series);
+        for (file, folder) in [
+            ("shunt-transfer.pc", "pkgconfig"),
+            ("ShuntTransferConfig.cmake", "cmake/ShuntTransfer"),
+            ("ShuntTransferConfigVersion.cmake", "cmake/ShuntTransfer"),
+        ] {
+            let mut text = fs::read_to_string(home.join("package").join(file)).context(file)?;
+            for (name, value) in [
+                ("@PREFIX@", "/usr"),
+                ("@LIBDIR@", &format!("/{lib}")),
+                ("@VERSION@", version),
+                ("@SERIES@", series),
+            ] {
+                text = text.replace(name, value);
+            }
+            write(&self.files.join(&lib).join(folder).join(file), &text)?;
+        }
+        Ok(())
     }
 
     fn pages(&self, out: &Path) -> Result<()> {

@@ -13,7 +13,10 @@ use std::process::Command;
 const PROGRAM: &str = "nvshmem-compat/conformance/exact/exact.c";
 /// Its arguments: PE 1 has its first rail go down for a while.
 const ARGUMENTS: &str = "fetch 60 1 0 5 down=30ms";
-/// A project that finds the library by CMake.
+/// A page with a program in C for the transfer engine, whose port goes down, and what each end of it says.
+const TRANSFERS: &str = "docs/how-to/transfer.md";
+const TRANSFERRED: [&str; 2] = ["128 pages written, failovers: ", "end 1: wrong bytes: 0"];
+/// A project that finds the libraries by CMake.
 const PROJECT: &str = "tools/package/trial/CMakeLists.txt";
 
 /// The stage `package`: the package is made, unpacked, and its files are used from there.
@@ -34,6 +37,7 @@ pub fn stage() -> Result<Count> {
     count += Count::told("symbols lie beside", &unpacked.symbols());
     count += Count::told("pages and completions", &unpacked.pages());
     count += Count::told("C by pkg-config, a port down", &unpacked.by_pkg_config());
+    count += Count::told("transfers in C by pkg-config, a port down", &unpacked.transfers_by_pkg_config()?);
     if sh::exists("cmake") {
         count += Count::told("C by CMake, a port down", &unpacked.by_cmake());
     } else {
@@ -116,24 +120,51 @@ impl Unpacked {
     }
 
     fn by_pkg_config(&self) -> Vec<String> {
-        let Some(flags) = sh::stdout_of(
-            sh::command("pkg-config")
-                .args(["--cflags", "--libs", "nvshmem"])
-                .env("PKG_CONFIG_PATH", self.libraries().join("pkgconfig"))
-                .env("PKG_CONFIG_SYSROOT_DIR", &self.root),
-        ) else {
-            return vec!["pkg-config finds no nvshmem".to_owned()];
-        };
         let built = self.root.join("exact-pkg-config");
-        let mut compiler = sh::command("cc");
-        compiler
-            .arg("-O2")
-            .arg(sh::root().join(PROGRAM))
-            .arg("-o")
-            .arg(&built)
-            .args(flags.split_whitespace());
-        let wrong = failed(&mut compiler);
+        let wrong = self.compiled("nvshmem", &sh::root().join(PROGRAM), &built);
         if wrong.is_empty() { self.run(&built) } else { wrong }
+    }
+
+    /// Compiles a program with what pkg-config says of a library.
+    fn compiled(&self, library: &str, source: &Path, built: &Path) -> Vec<String> {
+        let mut asked = sh::command("pkg-config");
+        asked.args(["--cflags", "--libs", library]);
+        asked.env("PKG_CONFIG_PATH", self.libraries().join("pkgconfig"));
+        asked.env("PKG_CONFIG_SYSROOT_DIR", &self.root);
+        // Here the system's folders are not where a compiler looks.
+        asked.env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1").env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+        let Some(flags) = sh::stdout_of(&mut asked) else {
+            return vec![format!("pkg-config finds no {library}")];
+        };
+        let mut compiler = sh::command("cc");
+        compiler.arg("-O2").arg(source).arg("-o").arg(built).args(flags.split_whitespace());
+        failed(&mut compiler)
+    }
+
+    fn transfers_by_pkg_config(&self) -> Result<Vec<String>> {
+        let (source, built) = (self.root.join("pages.c"), self.root.join("pages-pkg-config"));
+        fs::write(&source, pages_program()?)?;
+        let wrong = self.compiled("shunt-transfer", &source, &built);
+        Ok(if wrong.is_empty() { self.transfer(&built) } else { wrong })
+    }
+
+    /// Runs the page's program: it compares every byte, and a port goes down in it.
+    fn transfer(&self, program: &Path) -> Vec<String> {
+        let mut job = self.program("shunt");
+        job.args(["run", "-n", "2", "--"]).arg(program).env("SHUNT_NIC", "soft");
+        let said = match sh::capture(&mut job) {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(error) => return vec![format!("{error:#}")],
+        };
+        let mut wrong: Vec<String> = TRANSFERRED
+            .iter()
+            .filter(|words| !said.contains(**words))
+            .map(|words| format!("expected \"{words}\", got {said}"))
+            .collect();
+        if said.contains("failovers: 0") {
+            wrong.push(format!("expected a failover, got {said}"));
+        }
+        wrong
     }
 
     fn by_cmake(&self) -> Vec<String> {
@@ -143,11 +174,16 @@ impl Unpacked {
         configure.arg("-S").arg(source.parent().unwrap_or(&source)).arg("-B").arg(&build);
         configure.arg(format!("-DCMAKE_PREFIX_PATH={}", self.root.join("usr").display()));
         configure.arg(format!("-DCMAKE_LIBRARY_ARCHITECTURE={}", self.triplet));
+        configure.arg(format!("-DPAGES={}", self.root.join("pages.c").display()));
         let mut wrong = failed(&mut configure);
         if wrong.is_empty() {
             wrong = failed(sh::command("cmake").arg("--build").arg(&build));
         }
-        if wrong.is_empty() { self.run(&build.join("exact")) } else { wrong }
+        if wrong.is_empty() {
+            wrong = self.run(&build.join("exact"));
+            wrong.extend(self.transfer(&build.join("pages")));
+        }
+        wrong
     }
 
     fn run(&self, program: &Path) -> Vec<String> {
@@ -155,6 +191,13 @@ impl Unpacked {
         job.args(["run", "-n", "2", "--"]).arg(program).args(ARGUMENTS.split(' '));
         failed(job.env("SHUNT_NIC", "soft").env("NVSHMEM_SYMMETRIC_SIZE", "8M"))
     }
+}
+
+/// The program of the page of transfers.
+fn pages_program() -> Result<String> {
+    let page = fs::read_to_string(sh::root().join(TRANSFERS))?;
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    Ok(program.with_context(|| format!("{TRANSFERS}: expected a program in C, got none"))?.to_owned())
 }
 
 /// What is wrong with a command that should end with 0.
@@ -177,7 +220,9 @@ pub fn night(_: &[String]) -> Result<()> {
         "pkg-config --exists nvshmem",
         "cc -O2 /trial/exact.c -o /trial/by-pkg-config $(pkg-config --cflags --libs nvshmem)",
         &format!("SHUNT_NIC=soft shunt run -n 2 -- /trial/by-pkg-config {ARGUMENTS}"),
-        "cmake -S /trial -B /trial/build && cmake --build /trial/build",
+        "cc -O2 /trial/pages.c -o /trial/pages $(pkg-config --cflags --libs shunt-transfer)",
+        "SHUNT_NIC=soft shunt run -n 2 -- /trial/pages",
+        "cmake -S /trial -B /trial/build -DPAGES=/trial/pages.c && cmake --build /trial/build",
         &format!("SHUNT_NIC=soft shunt run -n 2 -- /trial/build/exact {ARGUMENTS}"),
         "shmem_put_bw --duration 2s --inject 500ms:0.0:down",
         "apt-get remove -y shunt-dbgsym shunt && ! ls /usr/lib/shunt",
@@ -223,6 +268,7 @@ fn install(bare: &Path, made: &Made) -> Result<()> {
     let project = fs::read_to_string(sh::root().join(PROJECT))?;
     let here = project.replace(&format!("../../../{PROGRAM}"), "exact.c");
     fs::write(trial.join("CMakeLists.txt"), here)?;
+    fs::write(trial.join("pages.c"), pages_program()?)?;
     // What it needs must be there already, or it would not install.
     sh::run(chroot(bare).args(["dpkg", "-i", "/trial/shunt.deb", "/trial/shunt-dbgsym.deb"]))
 }
