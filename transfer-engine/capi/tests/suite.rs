@@ -205,6 +205,17 @@ fn two_ends_of_a_process_move_every_byte_and_refuse_what_is_wrong() {
 }
 
 #[test]
+fn messages_of_the_plugin_for_nixl_come_in_order_while_a_port_is_down() {
+    let Some(folder) = folder() else { return };
+    let program = compiled(folder, &home().join("tests/c/mailbox.cpp"), CPLUSPLUS, "mailbox");
+    let run = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        plain(&program).output().expect("it starts")
+    };
+    assert!(exercised(run).contains("600 messages each way, in order"));
+}
+
+#[test]
 fn memory_that_a_nic_does_not_let_go_of_is_not_given_back() {
     let Some(folder) = folder() else { return };
     let output = plain(&program(folder, "ends")).arg("gone").output().expect("it starts");
