@@ -36,6 +36,8 @@ fn refused(error: &CallError) -> PyErr {
 fn named(error: &TransferError) -> (&'static str, String) {
     let name = match error {
         TransferError::PeerLost { .. } => "peer_lost",
+        TransferError::PeerLeft { .. } => "peer_left",
+        TransferError::Denied { .. } => "denied",
         TransferError::Cancelled { .. } => "cancelled",
         TransferError::Uncertain { .. } => "uncertain",
         TransferError::Unproven { .. } => "unproven",

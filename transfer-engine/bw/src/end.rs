@@ -62,7 +62,8 @@ impl End {
         nics: &OpenNics,
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
-        let Connected { mut engine, exchange, world, end, .. } = connect(member, nics, options.nics.rails)?;
+        let Connected { mut engine, world, told: (exchange, end, _) } =
+            connect(member, nics, options.nics.rails)?;
         let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
         let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;

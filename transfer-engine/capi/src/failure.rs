@@ -77,13 +77,13 @@ impl Failure {
 impl From<&TransferError> for Failure {
     fn from(error: &TransferError) -> Self {
         let status = match error {
-            TransferError::PeerLost { .. } => Status::PeerLost,
+            TransferError::PeerLost { .. } | TransferError::PeerLeft { .. } => Status::PeerLost,
             TransferError::Cancelled { .. } => Status::Cancelled,
             TransferError::Uncertain { .. } => Status::Uncertain,
             TransferError::Unproven { .. } => Status::Unproven,
             TransferError::Missing { .. } => Status::Missing,
             TransferError::OutOfRegion { .. } => Status::OutOfRegion,
-            TransferError::Rights { .. } => Status::Rights,
+            TransferError::Rights { .. } | TransferError::Denied { .. } => Status::Rights,
             TransferError::Description { .. } => Status::Description,
             TransferError::Refused { .. } => Status::Refused,
         };
@@ -97,6 +97,7 @@ impl From<CallError> for Failure {
             CallError::Transfer(error) => return error.into(),
             CallError::Memory(_) => Status::Refused,
             CallError::Nic(_) | CallError::Exchange(_) => Status::System,
+            CallError::NotConnected { .. } => Status::Nics,
             CallError::Closed => Status::Closed,
         };
         Self::new(status, error.to_string())

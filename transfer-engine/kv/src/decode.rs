@@ -170,6 +170,7 @@ impl Run<'_> {
         self.part.late_writes += self.checked.written(free.into_iter())?;
         self.part.requests = self.asked.into();
         self.part.open = self.open.len() as u64;
+        self.part.again = self.decoder.again();
         self.part.stuck_pages = self.decoder.used_pages() as u64;
         self.part.failovers = self.decoder.node().counts()?.closed;
         (self.part.complete_ns, self.part.cancel_ns) = (spread(self.complete_ns), spread(self.cancel_ns));

@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// How long the proof that a peer is cut off may take.
 const PROOF: Duration = Duration::from_secs(5);
 
+/// A request that its prefiller could not write is asked for so often in all, under a number of its own each time. Where
+/// the fate of a write is not known its immediates cannot be counted on.
+const TRIES: u32 = 3;
+
 /// A request that has ended. Its pages are the caller's until [`Decoder::release`].
 #[derive(Debug)]
 pub struct Ended {
@@ -34,6 +38,9 @@ pub struct Ended {
 }
 
 struct Open {
+    /// The number that the caller knows it by.
+    first: u32,
+    tries: u32,
     prompt: u64,
     pages: Vec<u32>,
     context: u32,
@@ -50,6 +57,10 @@ pub struct Decoder {
     contexts: Pool,
     requests: Requests,
     open: BTreeMap<u32, Open>,
+    /// By the caller's number: the number that a request has now.
+    now: BTreeMap<u32, u32>,
+    /// How often a request was asked for again.
+    again: u64,
     /// Requests that have ended and were not handed over.
     ended: Vec<Ended>,
     /// Requests of peers that were to be cut off, without a proof that they are.
@@ -77,7 +88,19 @@ impl Decoder {
         let region = node.register(memory, Rights::Write)?;
         let (pool, contexts) = (Pool::new(cache.pages), Pool::new(cache.contexts));
         let (requests, open) = (Requests::new(patience), BTreeMap::new());
-        Ok(Self { node, region, cache, pool, contexts, requests, open, ended: Vec::new(), unproven: 0 })
+        Ok(Self {
+            node,
+            region,
+            cache,
+            pool,
+            contexts,
+            requests,
+            open,
+            now: BTreeMap::new(),
+            again: 0,
+            ended: Vec::new(),
+            unproven: 0,
+        })
     }
 
     /// Its node.
@@ -115,6 +138,11 @@ impl Decoder {
         self.requests.open()
     }
 
+    /// How often a request was asked for again, because its prefiller could not write it.
+    pub fn again(&self) -> u64 {
+        self.again
+    }
+
     /// Requests whose prefiller could not be cut off: their pages are not used again.
     pub fn unproven(&self) -> usize {
         self.unproven
@@ -132,26 +160,35 @@ impl Decoder {
             self.pool.put_back(&pages);
             return Ok(None);
         };
-        let (context, shape) = (contexts[0], self.cache.shape);
-        let writes = u64::from(shape.layers) * pages.len() as u64;
-        let count = writes + u64::from(self.node.writes_of(shape.context_len)?);
-        // Before it is asked for: an expectation that is refused asks nobody.
-        let expected = match self.node.expect(peer, self.requests.next_id(), count, None) {
-            Ok(expected) => expected,
-            Err(CallError::Closed) => return Err(CallError::Closed),
-            Err(_) => {
-                // It has left, which is told soon.
-                self.pool.put_back(&pages);
-                self.contexts.put_back(&contexts);
-                return Ok(None);
-            }
-        };
-        let at = self.cache.context_at(context);
-        let id = self.requests.ask(peer, prompt, pages.clone(), at);
+        let (first, context) = (self.requests.next_id(), contexts[0]);
         let prefiller = self.requests.name(peer).unwrap_or_default();
-        self.open.insert(id, Open { prompt, pages, context, prefiller, expected });
+        let Some(expected) = self.expect(peer, pages.len())? else {
+            self.pool.put_back(&pages);
+            self.contexts.put_back(&contexts);
+            return Ok(None);
+        };
+        self.begin(peer, Open { first, tries: 1, prompt, pages, context, prefiller, expected });
         self.act()?;
-        Ok(Some(id))
+        Ok(Some(first))
+    }
+
+    /// Expects the immediates of the next request. `None`: the peer has left, which is told soon.
+    fn expect(&self, peer: u32, pages: usize) -> Result<Option<Expectation>, CallError> {
+        let shape = self.cache.shape;
+        let writes = u64::from(shape.layers) * pages as u64;
+        let count = writes + u64::from(self.node.writes_of(shape.context_len)?);
+        match self.node.expect(peer, self.requests.next_id(), count, None) {
+            Err(CallError::Closed) => Err(CallError::Closed),
+            expected => Ok(expected.ok()),
+        }
+    }
+
+    /// Asks for what is expected.
+    fn begin(&mut self, peer: u32, open: Open) {
+        let at = self.cache.context_at(open.context);
+        let id = self.requests.ask(peer, open.prompt, open.pages.clone(), at);
+        self.now.insert(open.first, id);
+        self.open.insert(id, open);
     }
 
     /// Cancels a request. It ends later: see [`How`]. False if it has ended.
@@ -159,7 +196,8 @@ impl Decoder {
     /// # Errors
     /// The node is closed.
     pub fn cancel(&mut self, id: u32) -> Result<bool, CallError> {
-        let is_open = self.requests.cancel(id);
+        let Some(now) = self.now.get(&id) else { return Ok(false) };
+        let is_open = self.requests.cancel(*now);
         self.act()?;
         Ok(is_open)
     }
@@ -239,12 +277,23 @@ impl Decoder {
                 }
                 Ok(())
             }
-            Do::End(id, _, how) => {
-                if let Some(Open { prompt, pages, context, prefiller, .. }) = self.open.remove(&id) {
-                    self.ended.push(Ended { id, prompt, prefiller, how, pages, context });
-                }
-                Ok(())
+            Do::End(id, peer, how) => self.end(id, peer, how),
+        }
+    }
+
+    fn end(&mut self, id: u32, peer: u32, how: How) -> Result<(), CallError> {
+        let Some(mut open) = self.open.remove(&id) else { return Ok(()) };
+        if matches!(how, How::Cancelled(Some(_))) && open.tries < TRIES {
+            if let Some(expected) = self.expect(peer, open.pages.len())? {
+                (open.expected, open.tries) = (expected, open.tries + 1);
+                self.again += 1;
+                self.begin(peer, open);
+                return Ok(());
             }
         }
+        let Open { first, prompt, pages, context, prefiller, .. } = open;
+        self.now.remove(&first);
+        self.ended.push(Ended { id: first, prompt, prefiller, how, pages, context });
+        Ok(())
     }
 }

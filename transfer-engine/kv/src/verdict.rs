@@ -21,6 +21,8 @@ pub struct Part {
     pub refused: u64,
     /// See [`Part::requests`].
     pub lost: u64,
+    /// How often a request was asked for again, because its prefiller could not write it.
+    pub again: u64,
     /// Requests that did not end.
     pub open: u64,
     /// Pages of complete requests, of all layers, that were checked, and those that held other bytes.
@@ -131,6 +133,7 @@ fn sum(parts: &[Part]) -> Part {
         all.cancelled += part.cancelled;
         all.refused += part.refused;
         all.lost += part.lost;
+        all.again += part.again;
         all.open += part.open;
         all.pages += part.pages;
         all.pages_wrong += part.pages_wrong;
