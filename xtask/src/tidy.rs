@@ -190,6 +190,7 @@ const TOP: &[&str] = &[
     "shunt-cli",
     "shunt-transfer-bw",
     "shunt-weight-sync",
+    "shunt-kv",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.

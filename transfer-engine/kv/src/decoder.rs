@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// How long the proof that a peer is cut off may take.
 const PROOF: Duration = Duration::from_secs(5);
 
-/// A request that its prefiller could not write is asked for so often in all, under a number of its own each time. Where
-/// the fate of a write is not known its immediates cannot be counted on.
+/// A request that its prefiller could not write is asked for so often in all, under a number of its own each time.
+/// Where the fate of a write is not known its immediates cannot be counted on.
 const TRIES: u32 = 3;
 
 /// A request that has ended. Its pages are the caller's until [`Decoder::release`].
@@ -283,13 +283,13 @@ impl Decoder {
 
     fn end(&mut self, id: u32, peer: u32, how: How) -> Result<(), CallError> {
         let Some(mut open) = self.open.remove(&id) else { return Ok(()) };
-        if matches!(how, How::Cancelled(Some(_))) && open.tries < TRIES {
-            if let Some(expected) = self.expect(peer, open.pages.len())? {
-                (open.expected, open.tries) = (expected, open.tries + 1);
-                self.again += 1;
-                self.begin(peer, open);
-                return Ok(());
-            }
+        let failed = matches!(how, How::Cancelled(Some(_))) && open.tries < TRIES;
+        let expected = if failed { self.expect(peer, open.pages.len())? } else { None };
+        if let Some(expected) = expected {
+            (open.expected, open.tries) = (expected, open.tries + 1);
+            self.again += 1;
+            self.begin(peer, open);
+            return Ok(());
         }
         let Open { first, prompt, pages, context, prefiller, .. } = open;
         self.now.remove(&first);

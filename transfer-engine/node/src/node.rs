@@ -343,8 +343,8 @@ impl Node {
         Ok(Expectation { slot })
     }
 
-    /// Drops the count of an immediate that is of no use any more, of a transfer that was cancelled. An expectation of it
-    /// ends with [`TransferError::Missing`].
+    /// Drops the count of an immediate that is of no use any more, of a transfer that was cancelled. An expectation of
+    /// it ends with [`TransferError::Missing`].
     ///
     /// # Errors
     /// There is no such peer.

@@ -1,0 +1,102 @@
+//! The program.
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+/// Times at which processes are killed are wall times, and a busy machine is still at something else then: a run in
+/// which something was not done is made again, so often at most.
+const RUNS: usize = 5;
+/// Held by a run, so that runs do not take each other's processors.
+static RUN: Mutex<()> = Mutex::new(());
+
+fn kv_disagg(arguments: &[&str]) -> Output {
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kv_disagg"));
+    program.args(arguments).env_remove("SHUNT_NIC").env_remove("SHUNT_FABRIC");
+    program.output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn number(verdict: &serde_json::Value, field: &str) -> u64 {
+    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
+}
+
+/// The first run that is clean and shows what is asked for. What a run corrupted, wrote late or left stuck is never
+/// excused.
+fn clean(arguments: &[&str], shown: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let mut last = String::new();
+    for _ in 0..RUNS {
+        let output = kv_disagg(arguments);
+        last = said(&output);
+        let verdict: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {last}"));
+        for field in ["pages_wrong", "late_writes", "stuck_pages", "open"] {
+            assert_eq!(number(&verdict, field), 0, "{field}: {last}");
+        }
+        assert_eq!(shunt_json::errors(&verdict), String::new(), "{last}");
+        if verdict["verdict"] == "clean" && shown(&verdict) {
+            assert_eq!(output.status.code(), Some(0), "{last}");
+            return verdict;
+        }
+    }
+    panic!("expected a clean run of {RUNS}, got {last}");
+}
+
+#[test]
+fn a_prefiller_is_killed_and_started_again_while_a_port_goes_down_and_requests_are_cancelled() {
+    let arguments = [
+        ["--requests", "120", "--cancel", "20%", "--layer-time", "4ms"],
+        ["--kill", "prefill.1@600ms", "--restart", "prefill.1@900ms", "--inject", "300ms:0.0:down"],
+    ];
+    let verdict = clean(&arguments.concat(), |verdict| number(verdict, "lost") > 0);
+    assert_eq!(verdict["restarted"]["4"], true);
+    let sum = ["complete", "cancelled", "lost"].iter().map(|field| number(&verdict, field)).sum::<u64>();
+    assert_eq!((sum, number(&verdict, "requests")), (120, 120), "{verdict}");
+    assert!(number(&verdict, "cancelled") > 0 && number(&verdict, "failovers") > 0, "{verdict}");
+}
+
+#[test]
+fn pages_of_a_prefiller_that_hangs_are_used_again_and_nothing_lands_in_them_when_it_goes_on() {
+    let arguments =
+        ["--requests", "120", "--layer-time", "4ms", "--stop", "prefill.0@300ms", "--cont", "prefill.0@4s"];
+    clean(&arguments, |verdict| number(verdict, "lost") > 0);
+}
+
+#[test]
+fn what_was_not_done_is_no_success() {
+    let output = kv_disagg(&["--requests", "4", "--kill", "prefill.0@100s"]);
+    let text = said(&output);
+    assert!(text.contains("not exercised") && output.status.code() == Some(1), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    for (arguments, why) in [
+        (&["--prefill", "0"][..], "from 1 to 16"),
+        (&["--cancel", "101%"], "expected 0% to 100%, got 101%"),
+        (&["--page", "0"], "expected"),
+        (&["--kill", "prefill.2@1s"], "a process: expected a number from 0 to 1, got prefill.2"),
+        (
+            &["--kill", "trainer.0@1s"],
+            "expected prefill.N@T or decode.N@T as in prefill.1@2s, got trainer.0@1s",
+        ),
+        (&["--kill", "prefill.0"], "expected prefill.N@T or decode.N@T as in prefill.1@2s, got prefill.0"),
+        (
+            &["--restart", "prefill.0@1s"],
+            "--restart: expected a prefiller that is killed before, got prefill.0",
+        ),
+        (&["--cont", "decode.0@1s"], "--cont: expected a process that is stopped before, got decode.0"),
+        (&["--inject", "1s:9.0:down"], "--inject 1s:9.0:down: expected end 0 to 3 and rail 0 to 1, got 9.0"),
+        (&["--role", "decode"], "--role decode: expected --listen HOST:PORT"),
+        (&["--role", "prefill"], "--role prefill: expected --connect HOST:PORT"),
+        (&["--listen", "127.0.0.1:1"], "--role: expected decode with --listen"),
+        (&["--pages", "65536", "--layers", "1024"], "memory of a process: expected at most 32G"),
+    ] {
+        let output = kv_disagg(arguments);
+        let text = said(&output);
+        assert!(text.contains(why) && output.status.code() == Some(2), "{arguments:?}: {text}");
+    }
+}
