@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// It looks for decoders that it is not connected to so often.
 const LOOK: Duration = Duration::from_millis(200);
-/// A decoder is waited for so long at a time.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A decoder is waited for so long at a time: the others wait meanwhile.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// After so many looks in a row without a decoder it ends. Time would not do: this process may be stopped.
 const ALONE: u32 = 8;
 
@@ -90,9 +90,7 @@ impl Known {
             }
             let was_there = number.is_some();
             number.into_iter().for_each(|number| *number = None);
-            // One that was there and does not answer at once has ended.
-            let patience = if was_there { LOOK } else { PATIENCE };
-            if let Ok(number) = node.connect(decoder, patience) {
+            if let Ok(number) = node.connect(decoder, PATIENCE) {
                 if was_there {
                     shunt::host::complain!("kv_disagg: end {end} is connected to {decoder} again");
                 }

@@ -100,8 +100,7 @@ impl Verdict {
         let verdict = match () {
             () if broken > 0 || idle || !done.failed.is_empty() => "broken",
             () if part.lost > 0 && !done.any => "peer lost",
-            () if restarted.values().any(|served| !served) => "broken",
-            () if missed => "not exercised",
+            () if missed || restarted.values().any(|served| !served) => "not exercised",
             () => "clean",
         };
         let bytes = part.pages * options.page;
@@ -197,7 +196,7 @@ mod tests {
         assert_eq!(of(lost, &Done { any: true, ..Done::default() }), "clean");
         assert_eq!(
             of(good.clone(), &Done { restarted: vec![4], ..Done::default() }),
-            "broken",
+            "not exercised",
             "it served none"
         );
         assert_eq!(of(good.clone(), &Done { restarted: vec![2], ..Done::default() }), "clean");
