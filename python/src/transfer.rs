@@ -7,7 +7,9 @@ use pyo3::types::PyBytes;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use shunt_transfer::pending::{CancelHow, End};
-use shunt_transfer::{CallError, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Wish};
+use shunt_transfer::{
+    CallError, Change, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Wish,
+};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
@@ -164,6 +166,79 @@ impl PyNode {
         one(joined(py, wish(nic, rails, soft_gbps)?, |source| Place::join(source, joining))?)
     }
 
+    /// A node without peers, which listens at an address for others; `end`: its number among those of this machine on
+    /// software NICs.
+    #[staticmethod]
+    fn listen(
+        py: Python<'_>,
+        at: &str,
+        end: u32,
+        nic: Option<&str>,
+        rails: u32,
+        soft_gbps: f64,
+    ) -> PyResult<Self> {
+        let wish = wish(nic, rails, soft_gbps)?;
+        let fabric = std::env::var("SHUNT_FABRIC").unwrap_or_else(|_| shunt_transfer::FABRIC.to_owned());
+        let node = py.detach(|| {
+            let place = Arc::new(Place::beside(&Source::find(wish)?, end, &fabric)?);
+            place.lines.iter().for_each(|line| shunt_transfer::complain(line));
+            Node::open(&place, end, rails, at)
+        });
+        node.map(Self::of).map_err(|error| no_node(&error))
+    }
+
+    /// Where it listens.
+    fn listens_at(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.call(py, Node::listens_at)?.to_string())
+    }
+
+    /// Connects to the node that listens at `to`: its number.
+    fn connect(&self, py: Python<'_>, to: &str, patience_ns: u64) -> PyResult<u32> {
+        self.call(py, |node| node.connect(to, Duration::from_nanos(patience_ns)))
+    }
+
+    /// Peers that are there.
+    fn peers(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.call(py, Node::peers)
+    }
+
+    /// The oldest change among them, as a peer's number and whether it is there now; `None`: not in time.
+    fn next_change(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<(u32, bool)>> {
+        let node = self.node()?;
+        let change = waited(py, patience_ns, |patience| node.next_change(patience))?;
+        Ok(change.map(|change| match change {
+            Change::Joined(peer) => (peer, true),
+            Change::Left(peer) => (peer, false),
+        }))
+    }
+
+    /// Cuts a peer off: whether that was proven in time.
+    fn revoke(&self, py: Python<'_>, peer: u32, patience_ns: u64) -> PyResult<bool> {
+        self.call(py, |node| node.revoke(peer, Duration::from_nanos(patience_ns)))
+    }
+
+    /// Begins to send a message.
+    fn send(&self, py: Python<'_>, peer: u32, message: &[u8]) -> PyResult<PyTransfer> {
+        self.call(py, |node| node.send(peer, message)).map(PyTransfer)
+    }
+
+    /// The oldest message, and whose it is; `None`: not in time.
+    fn receive<'py>(
+        &self,
+        py: Python<'py>,
+        patience_ns: u64,
+    ) -> PyResult<Option<(u32, Bound<'py, PyBytes>)>> {
+        let node = self.node()?;
+        let came = waited(py, patience_ns, |patience| node.receive(patience))?;
+        Ok(came.map(|(peer, message)| (peer, PyBytes::new(py, &message))))
+    }
+
+    /// Has every NIC take a region's keys back.
+    fn deregister(&self, py: Python<'_>, region: &PyRegion) -> PyResult<()> {
+        let region = region.0.clone();
+        self.call(py, move |node| node.deregister(&region))
+    }
+
     /// Its number, and ends of the job.
     fn place(&self) -> PyResult<(u32, u32)> {
         let node = self.node()?;
@@ -280,7 +355,7 @@ impl PyNode {
     /// Makes a rail of this end fail, now: a fault as `shmem_put_bw --list-faults` writes it.
     fn inject(&self, rail: u32, fault: &str) -> PyResult<()> {
         let node = self.node()?;
-        let (pe, nics) = (node.end(), &node.place().nics);
+        let (pe, nics) = (node.nics_of(), &node.place().nics);
         job::within("rail", rail, 0, (nics.count(pe) as u32).saturating_sub(1))?;
         match fault.parse::<Fault>() {
             Ok(Fault::Nic(kind)) => {

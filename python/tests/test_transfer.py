@@ -1,7 +1,9 @@
 """The installed wheel: transfers between ends that are threads, ports that fail, cancels, misuse."""
 
 import array
+import asyncio
 import gc
+import os
 import unittest
 
 import numpy as np
@@ -130,6 +132,78 @@ class Tensors(unittest.TestCase):
             own, other = one.register(source), two.register(target, "write")
             one.write(1, own, st.Target(other.describe())).wait(SOON)
             self.assertTrue(torch.equal(source, target))
+
+
+class Nodes(unittest.TestCase):
+    """Nodes that connect at any time, on a fabric of their own."""
+
+    def setUp(self):
+        self.fabric = os.environ.get("SHUNT_FABRIC")
+        os.environ["SHUNT_FABRIC"] = f"test-{os.getpid()}"
+        self.one, self.two = st.Engine.listen(end=0), st.Engine.listen(end=1)
+
+    def tearDown(self):
+        self.one.close()
+        self.two.close()
+        if self.fabric is None:
+            del os.environ["SHUNT_FABRIC"]
+        else:
+            os.environ["SHUNT_FABRIC"] = self.fabric
+
+    def test_nodes_connect_send_messages_and_write_while_a_port_goes_down(self):
+        peer = self.two.connect(self.one.listens_at, SOON)
+        change = self.one.next_change(SOON)
+        self.assertTrue(change.joined)
+        self.assertEqual((self.two.peers(), self.one.peers()), ([peer], [change.peer]))
+        target = np.zeros(PAGE, np.uint32)
+        self.one.send(change.peer, self.one.register(target, "write").describe())
+        said = self.two.receive(SOON)
+        self.assertEqual(said.peer, peer)
+        source = np.arange(PAGE, dtype=np.uint32)
+        own, at = self.two.register(source), st.Target(said.body)
+        for turn in range(3):
+            if turn == 1:
+                self.two.inject(1, "down")
+            self.two.write(peer, own, at).wait(SOON)
+            self.two.send(peer, b"%d" % turn).wait(SOON)
+            self.assertEqual(self.one.receive(SOON), (change.peer, b"%d" % turn))
+        self.assertTrue(np.array_equal(source, target))
+        self.assertIsNone(self.one.receive(0))
+        self.assertRaises(ValueError, self.two.send, peer, bytes((1 << 20) + 1))
+
+    def test_a_region_is_taken_back_and_a_peer_is_cut_off(self):
+        peer = self.two.connect(self.one.listens_at, SOON)
+        back = self.one.next_change(SOON).peer
+        target = np.zeros(PAGE, np.uint8)
+        region = self.one.register(target, "write")
+        own, at = self.two.register(np.ones(PAGE, np.uint8)), st.Target(region.describe())
+        self.one.deregister(region)
+        with self.assertRaises(st.TransferError) as failed:
+            self.two.write(peer, own, at).wait(SOON)
+        self.assertEqual((failed.exception.kind, failed.exception.is_quiet, target.any()), ("denied", True, False))
+        self.assertTrue(self.one.revoke(back, SOON))
+        self.assertRaises(ValueError, self.one.send, back, b"late")
+        self.assertEqual(self.two.next_change(SOON), (peer, True))
+        self.assertEqual(self.two.next_change(SOON), (peer, False))
+
+    def test_an_event_loop_waits(self):
+        peer = self.two.connect(self.one.listens_at, SOON)
+
+        async def sends():
+            await asyncio.gather(*(self.two.send(peer, bytes([number])) for number in range(8)))
+
+        asyncio.run(sends())
+        self.assertEqual([self.one.receive(SOON).body[0] for _ in range(8)], list(range(8)))
+
+    def test_what_cannot_be_is_told(self):
+        with self.assertRaisesRegex(RuntimeError, "this node itself"):
+            self.one.connect(self.one.listens_at, 0.3)
+        with self.assertRaisesRegex(ValueError, "HOST:PORT"):
+            st.Engine.listen("nonsense", end=2)
+        with self.assertRaisesRegex(ValueError, "one that is connected, got 9"):
+            self.one.send(9, b"late")
+        with self.assertRaisesRegex(ValueError, "a node of a job"):
+            self.one.exchange(b"mine")
 
 
 if __name__ == "__main__":

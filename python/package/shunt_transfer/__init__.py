@@ -5,6 +5,6 @@ Between the begin of a transfer and its end, do not touch what it reads or write
 are counted once, whatever fails.
 """
 
-from .engine import Counts, Engine, Expectation, Region, Target, Transfer, TransferError
+from .engine import Change, Counts, Engine, Expectation, Message, Region, Target, Transfer, TransferError
 
-__all__ = ["Counts", "Engine", "Expectation", "Region", "Target", "Transfer", "TransferError"]
+__all__ = ["Change", "Counts", "Engine", "Expectation", "Message", "Region", "Target", "Transfer", "TransferError"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ _RAILS_MAX = 8
 
 
 class TransferError(RuntimeError):
-    """A transfer or an expectation that failed. `kind` is `peer_lost`, `cancelled`, `uncertain`, `unproven` or `missing`.
+    """A transfer or an expectation that failed.
+
+    `kind` is `peer_lost`, `peer_left`, `denied`, `cancelled`, `uncertain`, `unproven` or `missing`.
 
     `is_quiet` says that no byte of it lands any more, so that its memory may be used again. It is False with `unproven`
     alone.
@@ -25,6 +28,20 @@ class TransferError(RuntimeError):
     def __init__(self, text: str, kind: str, is_quiet: bool) -> None:
         super().__init__(text)
         self.kind, self.is_quiet = kind, is_quiet
+
+
+class Change(NamedTuple):
+    """What has become of a peer: it joined, or it left. Of one that left nothing lands here any more."""
+
+    peer: int
+    joined: bool
+
+
+class Message(NamedTuple):
+    """What a peer has sent."""
+
+    peer: int
+    body: bytes
 
 
 class Counts(NamedTuple):
@@ -58,6 +75,10 @@ class _Pending:
         error, is_quiet = ended
         if error is not None:
             raise TransferError(error[1], error[0], is_quiet)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """As `wait`, in an event loop: a thread of the loop's executor waits."""
+        return asyncio.to_thread(self.wait).__await__()
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -133,7 +154,10 @@ def _memory(memory: Any) -> tuple[int, int]:
 
 
 class Engine:
-    """This process's end: connected to every other one over each rail. `from_env`, `from_group` and `threads` make it."""
+    """This process's end: connected to every other one over each rail. `from_env`, `from_group` and `threads` make it.
+
+    `listen` makes a node without peers instead, which connects to others one by one.
+    """
 
     def __init__(self, native: Any) -> None:
         self._native = native
@@ -166,6 +190,65 @@ class Engine:
         """All ends in this process, on NICs in software: for tests."""
         ends, rails = checked.whole(ends, "ends", 2, 64), checked.whole(rails, "rails", 1, _RAILS_MAX)
         return [cls(native) for native in _native.TransferNode.alone(ends, rails, soft_gbps)]
+
+    @classmethod
+    def listen(
+        cls, at: str = "127.0.0.1:0", *, end: int = 0, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0
+    ) -> Engine:
+        """A node that listens at `at`, `HOST:PORT`, for others with the same SHUNT_SECRET_FILE, which come and go.
+
+        On this machine alone no secret is needed. `end`: a number of its own among the nodes of this machine whose NICs
+        are software; they share the fabric that `SHUNT_FABRIC` names.
+        """
+        rails, end = checked.whole(rails, "rails", 1, _RAILS_MAX), checked.whole(end, "end")
+        at = checked.instance(at, str, "at", "HOST:PORT")
+        return cls(_native.TransferNode.listen(at, end, nic, rails, soft_gbps))
+
+    @property
+    def listens_at(self) -> str:
+        """Where others connect to."""
+        return str(self._native.listens_at())
+
+    def connect(self, to: str, timeout: float = 30.0) -> int:
+        """Connects to the node that listens at `to`, `HOST:PORT`: its number here. One that is connected has its number.
+
+        Raises RuntimeError with the reason if there is no lane to it after `timeout` seconds.
+        """
+        to = checked.instance(to, str, "to", "HOST:PORT")
+        return int(self._native.connect(to, checked.seconds(timeout, "timeout")))
+
+    def peers(self) -> list[int]:
+        """Peers of a node that are there."""
+        return list(self._native.peers())
+
+    def next_change(self, timeout: float | None = None) -> Change | None:
+        """The oldest change among the peers of a node; None if there is none within `timeout` seconds."""
+        change = self._native.next_change(_patience(timeout))
+        return None if change is None else Change(*change)
+
+    def revoke(self, peer: int, timeout: float = 5.0) -> bool:
+        """Cuts a peer off, whether it answers or not. Its number is not used again.
+
+        True: nothing of it lands in memory of this end any more. False: that was not proven within `timeout` seconds.
+        """
+        return bool(self._native.revoke(checked.whole(peer, "peer"), checked.seconds(timeout, "timeout")))
+
+    def send(self, peer: int, message: bytes) -> Transfer:
+        """Begins to send at most 1 MiB, which is copied. A peer gets the messages of an end in order, each once."""
+        message = checked.instance(message, bytes, "message", "bytes")
+        return Transfer(self._native.send(checked.whole(peer, "peer"), message))
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The oldest message; None if none comes within `timeout` seconds."""
+        came = self._native.receive(_patience(timeout))
+        return None if came is None else Message(came[0], bytes(came[1]))
+
+    def deregister(self, region: Region) -> None:
+        """Takes a region's keys back. Then nothing of any peer lands there, whether the peer answers or not.
+
+        What a peer still sends to it fails there with `denied`. Raises ValueError while a transfer of this end uses it.
+        """
+        self._native.deregister(checked.instance(region, Region, "region", "what register gave")._native)
 
     def exchange(self, mine: bytes) -> list[bytes]:
         """Gives bytes to all ends, and returns everyone's, by number. All ends call it equally often."""

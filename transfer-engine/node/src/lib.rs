@@ -33,7 +33,7 @@ pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};
 pub use pending::{Expectation, Scattered, Transfer};
 pub use place::Place;
-pub use shunt_settings::NicKind;
+pub use shunt_settings::{FABRIC, NicKind};
 pub use source::{Source, Wish};
 
 use shunt::host::error::GpuError;

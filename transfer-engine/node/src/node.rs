@@ -79,6 +79,8 @@ pub(crate) enum Others {
 /// An end of a job, connected to all others; or a node that connects to others one by one.
 pub struct Node {
     pub(crate) asker: Asker,
+    /// Whose NICs of the place it has.
+    pub(crate) nics_of: u32,
     pub(crate) others: Others,
     pub(crate) thread: Option<JoinHandle<()>>,
     pub(crate) inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
@@ -101,7 +103,7 @@ impl Node {
         let node = |begun: Begun<_>| {
             let ((exchange, end, ends), asker, inbox, thread) = begun.ready()?;
             let others = Others::Job { exchange: Mutex::new(exchange), end, ends };
-            Ok(Self { asker, others, thread: Some(thread), inbox, place: place.clone() })
+            Ok(Self { asker, nics_of: end, others, thread: Some(thread), inbox, place: place.clone() })
         };
         begun.into_iter().map(node).collect()
     }
@@ -122,6 +124,11 @@ impl Node {
                 known.there.lock().unwrap_or_else(PoisonError::into_inner).len() as u32 + 1
             }
         }
+    }
+
+    /// Whose NICs of its place it has: the end that they fail as.
+    pub fn nics_of(&self) -> u32 {
+        self.nics_of
     }
 
     /// The NICs: to name, and to make fail where they are software.

@@ -84,7 +84,7 @@ impl Node {
         let give_up = Duration::from_nanos(give_up(&place.nics).get());
         mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
         let others = Others::Connected { mesh, known, listens_at };
-        Ok(Self { asker, others, thread: Some(thread), inbox, place: place.clone() })
+        Ok(Self { asker, nics_of: end, others, thread: Some(thread), inbox, place: place.clone() })
     }
 
     fn mesh(&self) -> Result<(&Mesh, &Known, SocketAddr), CallError> {
