@@ -11,7 +11,7 @@
 #define SECONDS(n) ((uint64_t)(n) * 1000000000u)
 #define MILLISECONDS(n) ((uint64_t)(n) * 1000000u)
 /* Longer than anything takes here. */
-#define SOON SECONDS(60)
+#define SOON SECONDS(100)
 #define NOT_EXERCISED 4
 
 /* A call that must return this status. */

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr uint64_t SOON = 60'000'000'000u;
+constexpr uint64_t SOON = 100'000'000'000u;
 constexpr uint32_t COUNT = 600;
 
 [[noreturn]] void wrong(const char *what) {
