@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A fault or a cancel struck nothing: the run is made again, so often at most.
@@ -94,16 +94,21 @@ fn plain(program: &Path) -> Command {
     command
 }
 
-/// The ends of a job, each with variables of its own.
-fn job(program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Output> {
-    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+/// Starts the ends of a job, each with variables of its own.
+fn started(program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Child> {
     let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
     let start = |(rank, own): (usize, &&[(&str, &str)])| {
         let mut command = plain(program);
         command.args(words).envs([("SHUNT_RANK", rank.to_string().as_str()), ("SHUNT_WORLD", "2")]);
         command.env("SHUNT_ROOT", &root).envs(own.iter().copied()).spawn().expect("it starts")
     };
-    let children: Vec<_> = ends.iter().enumerate().map(start).collect();
+    ends.iter().enumerate().map(start).collect()
+}
+
+/// What becomes of them.
+fn job(program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Output> {
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let children = started(program, words, ends);
     children.into_iter().map(|child| child.wait_with_output().expect("its end")).collect()
 }
 
@@ -268,14 +273,20 @@ fn a_peer_that_is_killed_is_lost_and_what_was_expected_of_it_is_missing() {
 fn a_job_that_cannot_start_says_so_in_time() {
     let Some(folder) = folder() else { return };
     let program = program(folder, "job");
-    let open = |status: Status, text: &str, ends: &[&[(&str, &str)]]| {
-        let status = (status as i32).to_string();
-        let outputs = job(&program, &["open", &status, text], ends);
-        let last = outputs.last().expect("an end");
-        assert_eq!(last.status.code(), Some(0), "{}", said(last));
-    };
-    // The other end never comes; or has another secret, which end 1 is told.
-    open(Status::Timeout, "expected all ends within 2s", &[&[]]);
+    // The other end never comes.
+    let alone = (Status::Timeout as i32).to_string();
+    let outputs = job(&program, &["open", "2", &alone, "expected all ends within 2s"], &[&[]]);
+    assert_eq!(outputs[0].status.code(), Some(0), "{}", said(&outputs[0]));
+    // It has another secret, which end 1 is told. End 0 goes on waiting.
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
     let [ours, theirs] = ["0123456789abcdef", "fedcba9876543210"].map(|secret| [("SHUNT_SECRET", secret)]);
-    open(Status::Nics, "does not have the same secret", &[&ours, &theirs]);
+    let refused = (Status::Nics as i32).to_string();
+    let words = ["open", "50", &refused, "does not have the same secret"];
+    let mut children = started(&program, &words, &[&ours, &theirs]);
+    let last = children.pop().expect("two ends").wait_with_output().expect("its end");
+    for mut waiting in children {
+        waiting.kill().expect("it is ours");
+        waiting.wait().expect("its end");
+    }
+    assert_eq!(last.status.code(), Some(0), "{}", said(&last));
 }

@@ -174,6 +174,7 @@ static void cancels(ste_engine *one, ste_engine *two) {
 typedef struct {
     ste_engine *engine;
     uint32_t end;
+    pthread_barrier_t *late;
 } caller;
 
 /* Sizes that differ; then bytes of one size; then a barrier. */
@@ -198,13 +199,16 @@ static void *exchanges(void *argument) {
     }
     /* End 1 comes late: end 0 is told in time, and what it gave comes in order. */
     if (own.end == 1) {
-        nap(MILLISECONDS(100));
+        pthread_barrier_wait(own.late);
     }
     for (uint32_t turn = 0; turn < 8; turn++) {
         number = own.end * 100 + turn;
         if (own.end == 0 && turn < 7) {
             IS(STE_TIMEOUT, ste_exchange(own.engine, &number, 4, numbers, 4, NULL, MILLISECONDS(2)));
             continue;
+        }
+        if (own.end == 0) {
+            pthread_barrier_wait(own.late);
         }
         OK(ste_exchange(own.engine, &number, 4, numbers, 4, NULL, SOON));
         TRUE(numbers[0] == turn && numbers[1] == 100 + turn);
@@ -215,12 +219,15 @@ static void *exchanges(void *argument) {
 static void exchanged(ste_engine *engines[2]) {
     pthread_t threads[2];
     caller callers[2];
+    pthread_barrier_t late;
+    TRUE(pthread_barrier_init(&late, NULL, 2) == 0);
     for (uint32_t end = 0; end < 2; end++) {
-        callers[end] = (caller){engines[end], end};
+        callers[end] = (caller){engines[end], end, &late};
         TRUE(pthread_create(&threads[end], NULL, exchanges, &callers[end]) == 0);
     }
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
+    pthread_barrier_destroy(&late);
 }
 
 static void *waits(void *operation) {

@@ -1,18 +1,18 @@
-/* An end of a job of processes. `open STATUS TEXT`: ste_open within two seconds returns that status, and its text
- * holds that. `lost`: end 1 is killed while end 0 writes to it. */
+/* An end of a job of processes. `open SECONDS STATUS TEXT`: ste_open within that time returns that status, and its
+ * text holds that. `lost`: end 1 is killed while end 0 writes to it. */
 #include "check.h"
 #include <signal.h>
 
-static int opens(int want, const char *text) {
+static int opens(int seconds, int want, const char *text) {
     ste_engine *engine = NULL;
-    ste_options options = STE_OPTIONS(SECONDS(2));
+    ste_options options = STE_OPTIONS(SECONDS(seconds));
     uint64_t began = now();
     int status = ste_open(&options, &engine);
     if (status != want || strstr(ste_last_error(), text) == NULL) {
         printf("ste_open: expected %d and \"%s\", got %d: %s\n", want, text, status, ste_last_error());
         return 1;
     }
-    TRUE(engine == NULL && now() - began < SOON);
+    TRUE(engine == NULL && now() - began < SECONDS(seconds) + SOON);
     printf("%s\n", ste_last_error());
     return 0;
 }
@@ -66,8 +66,8 @@ static int loses(void) {
 }
 
 int main(int count, char **words) {
-    if (count == 4 && strcmp(words[1], "open") == 0) {
-        return opens(atoi(words[2]), words[3]);
+    if (count == 5 && strcmp(words[1], "open") == 0) {
+        return opens(atoi(words[2]), atoi(words[3]), words[4]);
     }
     TRUE(count == 2 && strcmp(words[1], "lost") == 0);
     return loses();
