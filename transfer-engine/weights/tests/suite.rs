@@ -122,6 +122,7 @@ fn one_process_an_end() {
             .map(|rank: u32| {
                 let mut end = program("--bytes 2M --steps 2");
                 end.envs([("SHUNT_RANK", rank.to_string()), ("SHUNT_WORLD", "4".to_owned())]);
+                end.env("SHUNT_FABRIC", format!("weights-{}", std::process::id()));
                 end.env("SHUNT_ROOT", &root).stdout(Stdio::piped()).stderr(Stdio::piped());
                 end.spawn().expect("the program starts")
             })
