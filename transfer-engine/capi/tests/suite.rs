@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A fault or a cancel struck nothing: the run is made again, so often at most.
@@ -94,21 +95,42 @@ fn plain(program: &Path) -> Command {
     command
 }
 
-/// Starts the ends of a job, each with variables of its own.
-fn started(program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Child> {
-    let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
-    let start = |(rank, own): (usize, &&[(&str, &str)])| {
-        let mut command = plain(program);
-        command.args(words).envs([("SHUNT_RANK", rank.to_string().as_str()), ("SHUNT_WORLD", "2")]);
-        command.env("SHUNT_ROOT", &root).envs(own.iter().copied()).spawn().expect("it starts")
-    };
-    ends.iter().enumerate().map(start).collect()
+/// A runtime folder of one job: its soft NICs meet nobody else's.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("shunt-capi-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    /// Starts the ends of a job, each with variables of its own.
+    fn started(&self, program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Child> {
+        let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+        let start = |(rank, own): (usize, &&[(&str, &str)])| {
+            let mut command = plain(program);
+            command.args(words).envs([("SHUNT_RANK", rank.to_string().as_str()), ("SHUNT_WORLD", "2")]);
+            command.env("SHUNT_ROOT", &root).env("XDG_RUNTIME_DIR", &self.0);
+            command.envs(own.iter().copied()).spawn().expect("it starts")
+        };
+        ends.iter().enumerate().map(start).collect()
+    }
 }
 
-/// What becomes of them.
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What becomes of the ends of a job.
 fn job(program: &Path, words: &[&str], ends: &[&[(&str, &str)]]) -> Vec<Output> {
     let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    let children = started(program, words, ends);
+    let runtime = Runtime::new();
+    let children = runtime.started(program, words, ends);
     children.into_iter().map(|child| child.wait_with_output().expect("its end")).collect()
 }
 
@@ -282,7 +304,8 @@ fn a_job_that_cannot_start_says_so_in_time() {
     let [ours, theirs] = ["0123456789abcdef", "fedcba9876543210"].map(|secret| [("SHUNT_SECRET", secret)]);
     let refused = (Status::Nics as i32).to_string();
     let words = ["open", "50", &refused, "does not have the same secret"];
-    let mut children = started(&program, &words, &[&ours, &theirs]);
+    let runtime = Runtime::new();
+    let mut children = runtime.started(&program, &words, &[&ours, &theirs]);
     let last = children.pop().expect("two ends").wait_with_output().expect("its end");
     for mut waiting in children {
         waiting.kill().expect("it is ours");
