@@ -29,6 +29,7 @@ pub fn soft_give_up_ns(asked: Option<u64>, usual: u64) -> u64 {
 pub struct SoftNics {
     fabric: SharedFabric,
     nics: Vec<(RailAt, NicId)>,
+    slowest_gbps: Option<f64>,
     clock: Arc<SoftClock>,
 }
 
@@ -53,11 +54,17 @@ impl SoftNics {
     ) -> Result<Self, E> {
         let clock = Clock::new();
         let mut fabric = Fabric::new(config);
-        let nics = nics.into_iter().map(|(at, config)| (at, fabric.add(SoftNic::new(config), at))).collect();
+        let mut slowest_gbps: Option<f64> = None;
+        let add = |(at, config): (RailAt, NicConfig)| {
+            let rate = config.rail_gbps;
+            slowest_gbps = slowest_gbps.map_or(rate, |slowest| Some(rate?.min(slowest))).or(slowest_gbps);
+            (at, fabric.add(SoftNic::new(config), at))
+        };
+        let nics = nics.into_iter().map(add).collect();
         attach(&mut fabric)?;
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        Ok(Self { fabric, nics, clock: Arc::new(SoftClock::new(clock, engine)) })
+        Ok(Self { fabric, nics, slowest_gbps, clock: Arc::new(SoftClock::new(clock, engine)) })
     }
 
     /// The fabric, for faults that are planned and for counters.
@@ -68,6 +75,11 @@ impl SoftNics {
     /// Which NICs there are.
     pub fn nics(&self) -> &[(RailAt, NicId)] {
         &self.nics
+    }
+
+    /// Gb/s of the slowest rail, if a rate was set.
+    pub fn slowest_gbps(&self) -> Option<f64> {
+        self.slowest_gbps
     }
 
     /// Makes a NIC fail now.

@@ -48,6 +48,15 @@ pub(crate) fn give_up(nics: &OpenNics) -> Nanos {
     source::give_up_ns().ok().flatten().map_or(usual, Nanos::new)
 }
 
+/// Soft NICs may be slower than they usually are: a lane then has to be as patient.
+fn patience(nics: &OpenNics) -> Patience {
+    let patience = if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE };
+    let OpenNics::Soft(soft) = nics else { return patience };
+    // Half of the rate: other lanes' acknowledgements want some, and so do the cores.
+    let slowest = soft.slowest_gbps().map_or(u64::MAX, |gbps| (gbps * 62_500_000.0) as u64);
+    Patience { slowest: patience.slowest.min(slowest), ..patience }
+}
+
 /// Opens so many rails of this member and connects it to all others. All of them call it.
 ///
 /// # Errors
@@ -95,10 +104,6 @@ fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<
     let mut ports = nics.rails().open(end)?;
     ports.truncate(rails as usize);
     Ok(open_rails(ports, &nics.clock(), draw)?)
-}
-
-fn patience(nics: &OpenNics) -> Patience {
-    if nics.are_soft() { Patience::SOFT } else { Patience::HARDWARE }
 }
 
 fn policy(nics: &OpenNics, rails: u32) -> Policy {
