@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
 use shunt_transfer_program::faults::Struck;
+use shunt_transfer_program::start::exit_status;
 
 /// What one end saw.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
@@ -121,11 +122,7 @@ impl Verdict {
 
     /// 0 clean, 3 where no rail was left or the fate of a transfer is not known, else 1.
     pub fn exit_status(&self) -> u8 {
-        match self.verdict {
-            "clean" => 0,
-            "peer lost" | "uncertain" => 3,
-            _ => 1,
-        }
+        exit_status(self.verdict)
     }
 }
 

@@ -35,6 +35,15 @@ pub struct Outcome {
     pub status: u8,
 }
 
+/// What a verdict's word comes to: 0 clean, 3 where no rail was left or the fate of a write is not known, else 1.
+pub fn exit_status(verdict: &str) -> u8 {
+    match verdict {
+        "clean" => 0,
+        "peer lost" | "uncertain" => 3,
+        _ => 1,
+    }
+}
+
 /// Answers `--man` and completions, reads and checks the options, runs, and tells what came of it. Exit status 2 for
 /// options that cannot be honoured, 1 for a run that failed, else the run's.
 pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> ExitCode {

@@ -6,6 +6,7 @@ use clap::ValueEnum as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shunt_json::Kind;
+use shunt_transfer_program::start::exit_status;
 
 /// Rates of steps in GB/s, and what they come to.
 #[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
@@ -137,11 +138,7 @@ impl Verdict {
 
     /// 0 clean, 3 where no rail to an end was left or the fate of a write is not known, else 1.
     pub fn exit_status(&self) -> u8 {
-        match self.verdict {
-            "clean" => 0,
-            "peer lost" | "uncertain" => 3,
-            _ => 1,
-        }
+        exit_status(self.verdict)
     }
 }
 
