@@ -445,6 +445,10 @@ impl PyExpectation {
     /// How it ended; `None`: not in time.
     fn wait(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<Ended>> {
         let ended = waited(py, patience_ns, |patience| self.0.wait(patience))?;
-        Ok(ended.map(|result| (result.err().map(|error| named(&error)), true)))
+        // What is missing may still come.
+        Ok(ended.map(|result| {
+            let is_quiet = result.is_ok();
+            (result.err().map(|error| named(&error)), is_quiet)
+        }))
     }
 }

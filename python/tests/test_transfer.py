@@ -70,7 +70,7 @@ class Pair(unittest.TestCase):
             late.wait(0.01)
         with self.assertRaisesRegex(st.TransferError, "expected 2, got 0 by the deadline") as raised:
             self.two.expect(0, 4, 2, 0.02).wait(SOON)
-        self.assertEqual(raised.exception.kind, "missing")
+        self.assertEqual((raised.exception.kind, raised.exception.is_quiet), ("missing", False))
         source, _, own, _, at = self.both()
         self.one.write(1, own, at, 8, imm=3)
         late.wait(SOON)

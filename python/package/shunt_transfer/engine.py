@@ -21,8 +21,8 @@ class TransferError(RuntimeError):
 
     `kind` is `peer_lost`, `peer_left`, `denied`, `cancelled`, `uncertain`, `unproven` or `missing`.
 
-    `is_quiet` says that no byte of it lands any more, so that its memory may be used again. It is False with `unproven`
-    alone.
+    `is_quiet` says that no byte of it lands any more, so that its memory may be used again. It is False with `unproven`,
+    and with `missing`: what did not come in time may still come.
     """
 
     def __init__(self, text: str, kind: str, is_quiet: bool) -> None:
