@@ -12,7 +12,7 @@ fn main() {
         None => usual,
     };
     let (first, seeds) = (number(1, 0), number(2, 10_000));
-    let (mut failed, mut written, mut hits, mut fences) = (0, 0, 0, 0);
+    let (mut failed, mut written, mut hits, mut fences, mut replays) = (0, 0, 0, 0, 0);
     for seed in first..first + seeds {
         let report = run(seed, true);
         if !report.wrong.is_empty() {
@@ -22,10 +22,11 @@ fn main() {
         written += report.written;
         hits += report.counts.hits;
         fences += report.counts.fences;
+        replays += report.replays;
     }
     println!(
         "{seeds} seeds from {first} on (virtual time): {failed} failed; {written} transfers written, {hits} faults \
-         hit, {fences} fences"
+         hit, {fences} fences, {replays} replays"
     );
     std::process::exit(i32::from(failed > 0));
 }

@@ -2,6 +2,7 @@
 
 use crate::ids::{LaneId, PeerId, TransferId};
 use shunt_recovery::nanos::Nanos;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a piece does.
@@ -58,14 +59,26 @@ pub struct LaneFacts {
 }
 
 /// What is known of a lane that is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// It is quiet at both ends, and this many of its pieces were executed, counted from its opening.
     Executed(u64),
+    /// It is quiet at both ends. Its receiver has no count of what was executed, and counts immediates: this became of
+    /// the pieces under way, by immediate. One that is not named arrived.
+    Counted(BTreeMap<u32, Counted>),
     /// It is quiet at both ends. What was executed is not known.
     NoTruth,
     /// Nothing is proved: what was under way may still land.
     Unproven,
+}
+
+/// What became of pieces with the same immediate that were under way on a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// So many of them did not arrive.
+    pub missing: u64,
+    /// The receiver may have taken one of them for the last of an expectation: their memory is in use.
+    pub reached: bool,
 }
 
 /// What a domain tells.
@@ -75,11 +88,13 @@ pub enum Event {
     Opened(LaneId, LaneFacts),
     /// So many more of its pieces, the oldest, are executed.
     Sent(LaneId, u64),
+    /// A piece of a lane without an order is executed: its number, from 0 on since the lane was opened.
+    Executed(LaneId, u64),
     /// A lane does not work any more. It is to be closed.
     Failed(LaneId),
-    /// The same, because a NIC refused the oldest piece that is not executed: its keys, its addresses, its length. It
-    /// would be refused on every lane.
-    Denied(LaneId),
+    /// The same, because a NIC refused the piece of this number: its keys, its addresses, its length. It would be
+    /// refused on every lane.
+    Denied(LaneId, u64),
     /// A lane is closed, whoever asked for it.
     Closed(LaneId, Fence),
     /// A peer that was to leave is cut off: nothing of it lands here any more. Its lanes are closed later.
@@ -90,8 +105,8 @@ pub enum Event {
     Part(PeerId, Vec<u8>),
 }
 
-/// The rails of one transport. A lane executes its pieces in the order they were posted; lanes have no order among
-/// each other.
+/// The rails of one transport. A lane with a count executes its pieces in the order they were posted, and tells of them
+/// with [`Event::Sent`]; one without has no order. Lanes have none among each other.
 pub trait Domain {
     /// Posts pieces on a lane that is open. No more are under way on it at once than it has depth.
     fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]);
@@ -100,6 +115,8 @@ pub trait Domain {
     /// Cuts a peer off, whether it answers or not: its queue pairs at this end are destroyed. [`Event::Left`] follows,
     /// then [`Event::Closed`] for each of its lanes, and nothing of the peer after that. Its number is not used again.
     fn leave(&mut self, now: Nanos, peer: PeerId);
+    /// An expectation of this immediate of a peer was reached at this end.
+    fn reached(&mut self, _peer: PeerId, _imm: u32) {}
     /// What has happened since the last call.
     fn poll(&mut self, now: Nanos, events: &mut Vec<Event>);
 }

@@ -266,7 +266,10 @@ impl<D: Domain> Engine<D> {
         let ended = self.counters.expect(id, (peer, imm), count, until)?;
         self.expectations += 1;
         self.on_reached.insert(id, reached);
-        ended.into_iter().for_each(|ended| self.tell_reached(ended));
+        if let Some(ended) = ended {
+            self.domain.reached(peer, imm);
+            self.tell_reached(ended);
+        }
         if self.left.contains_key(&peer) {
             self.peer_is_gone(peer);
         }
@@ -356,7 +359,8 @@ impl<D: Domain> Engine<D> {
                 Event::Opened(lane, facts) => self.transfers.opened(lane, facts),
                 Event::Sent(lane, count) => self.transfers.sent(lane, count),
                 Event::Failed(lane) => self.transfers.failed(now, lane),
-                Event::Denied(lane) => self.transfers.denied(now, lane),
+                Event::Executed(lane, number) => self.transfers.executed(lane, number),
+                Event::Denied(lane, number) => self.transfers.denied(now, lane, number),
                 Event::Closed(lane, fence) => self.transfers.closed(now, lane, fence),
                 Event::Left(peer) => {
                     self.outgoing.forget(peer);
@@ -366,8 +370,10 @@ impl<D: Domain> Engine<D> {
                     }
                 }
                 Event::Imm(peer, imm) => {
-                    let reached = self.counters.arrived(peer, imm);
-                    reached.into_iter().for_each(|ended| self.tell_reached(ended));
+                    if let Some(ended) = self.counters.arrived(peer, imm) {
+                        self.domain.reached(peer, imm);
+                        self.tell_reached(ended);
+                    }
                 }
                 Event::Part(peer, part) => {
                     let whole = self.messages.arrived(peer, &part).into_iter();

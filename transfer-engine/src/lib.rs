@@ -8,6 +8,8 @@
 //! | `cut` | what a call posts: checked, and cut into pieces; pure |
 //! | [`transfer`] | all transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
 //! | `life` | one of them; pure |
+//! | `lane` | one lane: its pieces, and what becomes of them when it is closed; pure |
+//! | `recover` | what is sent again where a receiver only counts immediates; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
@@ -29,9 +31,11 @@ pub mod error;
 pub mod ids;
 pub mod imm;
 pub mod join;
+mod lane;
 mod life;
 pub mod message;
 pub mod rc;
+mod recover;
 pub mod region;
 pub mod shard;
 pub mod sim;

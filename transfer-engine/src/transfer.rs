@@ -6,12 +6,14 @@
 use crate::domain::{Fence, LaneFacts, Op, Piece};
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
+use crate::lane::{Lane, Rest};
 use crate::life::Life;
 pub use crate::life::{Cancel, Ended, Quiesced};
 use crate::message;
+use crate::recover::{Follows, Held, Plan, Replays};
 use crate::shard::{Load, choose};
 use shunt_recovery::nanos::Nanos;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,21 +26,10 @@ pub enum Output {
     Lost(PeerId),
 }
 
-#[derive(Debug)]
-struct Lane {
-    facts: LaneFacts,
-    under_way: VecDeque<Piece>,
-    bytes: u64,
-    executed: u64,
-    closing: bool,
-    /// A NIC refused the oldest piece that is not executed.
-    denied: bool,
-}
-
 /// Pieces that wait for a lane to a peer.
 #[derive(Debug, Default)]
 struct Queue {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<Held>,
     /// Since when no lane to the peer is open.
     pathless: Option<Nanos>,
     /// That was said.
@@ -50,7 +41,7 @@ struct Queue {
 impl Queue {
     /// True if a transfer waits.
     fn has_more(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.transfer != TransferId::ENDED)
+        self.pieces.iter().any(|held| held.piece.transfer != TransferId::ENDED)
     }
 }
 
@@ -63,6 +54,8 @@ pub struct Counts {
     pub closed: u64,
     /// Pieces that were under way on a closed lane and go over another one.
     pub again: u64,
+    /// Times that some pieces of an immediate had arrived, some had not, and their receiver could not tell which.
+    pub replays: u64,
 }
 
 /// All transfers of an engine.
@@ -73,6 +66,7 @@ pub struct Transfers {
     lives: BTreeMap<TransferId, Life>,
     lanes: BTreeMap<LaneId, Lane>,
     queues: BTreeMap<PeerId, Queue>,
+    replays: Replays,
     out: VecDeque<Output>,
     counts: Counts,
 }
@@ -86,8 +80,9 @@ impl Transfers {
             lives: BTreeMap::new(),
             lanes: BTreeMap::new(),
             queues: BTreeMap::new(),
+            replays: Replays::new(),
             out: VecDeque::new(),
-            counts: Counts { opened: 0, closed: 0, again: 0 },
+            counts: Counts { opened: 0, closed: 0, again: 0, replays: 0 },
         }
     }
 
@@ -103,7 +98,7 @@ impl Transfers {
         self.lives.insert(id, Life::new(peer, total));
         let open = self.has_lane(peer);
         let queue = self.queues.entry(peer).or_default();
-        queue.pieces.extend(pieces);
+        queue.pieces.extend(pieces.into_iter().map(Held::of_transfer));
         if !open && queue.pathless.is_none() {
             queue.pathless = Some(now);
         }
@@ -139,9 +134,7 @@ impl Transfers {
 
     /// A lane may be used.
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
-        let lane =
-            Lane { facts, under_way: VecDeque::new(), bytes: 0, executed: 0, closing: false, denied: false };
-        self.lanes.insert(id, lane);
+        self.lanes.insert(id, Lane::new(facts));
         self.counts.opened += 1;
         let queue = self.queues.entry(facts.peer).or_default();
         (queue.pathless, queue.lost) = (None, false);
@@ -151,20 +144,21 @@ impl Transfers {
     pub fn next_piece(&mut self) -> Option<(LaneId, Piece)> {
         let Self { queues, lanes, lives, .. } = self;
         for (peer, queue) in queues {
-            let Some(piece) = queue.pieces.front() else { continue };
+            let Some(held) = queue.pieces.front() else { continue };
             let usable = lanes.iter().filter(|(_, lane)| lane.facts.peer == *peer && !lane.closing);
             let load = |lane: &Lane| Load {
-                free: lane.facts.depth.saturating_sub(lane.under_way.len() as u32),
+                free: lane.facts.depth.saturating_sub(lane.count),
                 bytes: lane.bytes,
                 rate: lane.facts.rate,
             };
-            let Some(id) = choose(usable.map(|(id, lane)| (*id, load(lane))), piece.len) else { continue };
-            let (Some(lane), Some(piece)) = (lanes.get_mut(&id), queue.pieces.pop_front()) else { continue };
-            lane.bytes += piece.len;
-            lane.under_way.push_back(piece.clone());
-            if let Some(life) = lives.get_mut(&piece.transfer) {
+            let lanes_now = usable.map(|(id, lane)| (*id, load(lane)));
+            let Some(id) = choose(lanes_now, held.piece.len) else { continue };
+            let (Some(lane), Some(held)) = (lanes.get_mut(&id), queue.pieces.pop_front()) else { continue };
+            let piece = held.piece.clone();
+            if let Some(life) = lives.get_mut(&piece.transfer).filter(|_| held.tag.is_none()) {
                 (life.waiting, life.under_way) = (life.waiting - 1, life.under_way + 1);
             }
+            lane.post(held);
             return Some((id, piece));
         }
         None
@@ -174,10 +168,15 @@ impl Transfers {
     pub fn sent(&mut self, id: LaneId, count: u64) {
         for _ in 0..count {
             let Some(lane) = self.lanes.get_mut(&id) else { return };
-            let Some(piece) = lane.under_way.pop_front() else { return };
-            (lane.bytes, lane.executed) = (lane.bytes - piece.len, lane.executed + 1);
-            self.written(piece.transfer);
+            let Some(held) = lane.take(lane.executed) else { return };
+            self.done(held);
         }
+    }
+
+    /// A piece of a lane without an order is executed.
+    pub fn executed(&mut self, id: LaneId, number: u64) {
+        let held = self.lanes.get_mut(&id).and_then(|lane| lane.take(number));
+        held.into_iter().for_each(|held| self.done(held));
     }
 
     /// A lane does not work any more.
@@ -185,55 +184,51 @@ impl Transfers {
         self.fence(now, id);
     }
 
-    /// A lane does not work any more, because a NIC refused a piece.
-    pub fn denied(&mut self, now: Nanos, id: LaneId) {
-        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.denied = true);
+    /// A lane does not work any more, because a NIC refused the piece of this number.
+    pub fn denied(&mut self, now: Nanos, id: LaneId, number: u64) {
+        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.denied = Some(number));
         self.fence(now, id);
     }
 
     /// A lane is closed.
     pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
-        let Some(Lane { facts, mut under_way, executed, denied, .. }) = self.lanes.remove(&id) else {
-            return;
-        };
+        let Some(lane) = self.lanes.remove(&id) else { return };
         self.counts.closed += 1;
-        self.look_for_lanes(now, facts.peer);
-        // A truth that fails its cross-check is no truth.
-        let known = executed..=executed + under_way.len() as u64;
-        let fence = match fence {
-            Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
-            fence => fence,
-        };
-        match fence {
-            Fence::Executed(count) => {
-                let mut rest = under_way.split_off((count - executed) as usize);
-                // What was refused is the first that was not executed.
-                let refused = if denied { rest.pop_front() } else { None };
-                refused.into_iter().for_each(|piece| self.deny(&piece));
-                // Of a read the peer's count says that it was answered, and not that the answer came.
-                let (mut unread, written): (VecDeque<_>, VecDeque<_>) =
-                    under_way.into_iter().partition(|piece| piece.op == Op::Read);
-                written.into_iter().for_each(|piece| self.written(piece.transfer));
-                unread.extend(rest);
-                self.again(facts.peer, unread);
-            }
-            // A piece without an immediate changes nothing when it is done twice: its transfer has not ended.
-            Fence::NoTruth => {
-                let refused = if denied { under_way.pop_front() } else { None };
-                refused.into_iter().for_each(|piece| self.deny(&piece));
-                let (rest, in_doubt): (VecDeque<_>, VecDeque<_>) =
-                    under_way.into_iter().partition(|piece| piece.op.repeats());
-                self.give_up_pieces(in_doubt, true);
-                self.again(facts.peer, rest);
-            }
-            // The memory of a SEND is the lane's own.
-            Fence::Unproven => {
-                let (rest, in_doubt): (VecDeque<_>, VecDeque<_>) =
-                    under_way.into_iter().partition(|piece| matches!(piece.op, Op::Send(_)));
-                self.give_up_pieces(in_doubt, false);
-                self.again(facts.peer, rest);
-            }
+        let peer = lane.facts.peer;
+        self.look_for_lanes(now, peer);
+        let Rest { denied, plan, quiet } = lane.rest(fence);
+        denied.into_iter().for_each(|held| self.deny(held));
+        let Plan { executed, again, replays, in_doubt } = plan;
+        executed.into_iter().for_each(|held| self.done(held));
+        self.give_up_pieces(in_doubt, quiet);
+        self.again(peer, again);
+        for (pieces, missing) in replays {
+            self.replay(pieces, missing);
         }
+    }
+
+    /// Pieces of one immediate are written again, of which so many did not arrive.
+    fn replay(&mut self, pieces: Vec<Held>, missing: u64) {
+        let owners: BTreeSet<_> = pieces.iter().map(|held| held.piece.transfer).collect();
+        let post = self.replays.begin(pieces, missing);
+        self.counts.again += post.len() as u64;
+        self.counts.replays += 1;
+        self.follow(Follows { post, ..Follows::default() }, true);
+        let is_stopped = |id: &TransferId| self.lives.get(id).is_some_and(Life::is_stopped);
+        let stopped: Vec<_> = owners.into_iter().filter(is_stopped).collect();
+        stopped.into_iter().for_each(|id| self.drop_waiting(id));
+    }
+
+    /// Does what follows from a change of a replay. `quiet`: nothing of it can land any more.
+    fn follow(&mut self, follows: Follows, quiet: bool) {
+        let Follows { post, executed, in_doubt } = follows;
+        for held in post.into_iter().rev() {
+            // Its transfer has not ended: it waits for this piece.
+            let Some(peer) = self.lives.get(&held.piece.transfer).map(|life| life.peer) else { continue };
+            self.queues.entry(peer).or_default().pieces.push_front(held);
+        }
+        executed.into_iter().for_each(|held| self.done(held));
+        self.give_up_pieces(in_doubt.into(), quiet);
     }
 
     /// Cancels a transfer. False if it has ended.
@@ -281,9 +276,10 @@ impl Transfers {
 
     /// True if a transfer that has not ended reads or writes a region of this end.
     pub fn uses(&self, keys: &[u32]) -> bool {
-        let is_theirs = |piece: &Piece| *piece.local_keys == *keys;
+        let is_theirs = |held: &Held| *held.piece.local_keys == *keys;
         self.queues.values().flat_map(|queue| &queue.pieces).any(is_theirs)
-            || self.lanes.values().flat_map(|lane| &lane.under_way).any(is_theirs)
+            || self.lanes.values().flat_map(Lane::under_way).any(is_theirs)
+            || self.replays.uses(keys)
     }
 
     /// What has become of lanes and pieces so far.
@@ -317,7 +313,7 @@ impl Transfers {
     }
 
     fn fence_holders(&mut self, now: Nanos, id: TransferId) {
-        let holds = |lane: &Lane| lane.under_way.iter().any(|piece| piece.transfer == id);
+        let holds = |lane: &Lane| lane.under_way().any(|held| held.piece.transfer == id);
         let holders: Vec<_> = self.lanes.iter().filter(|(_, lane)| holds(lane)).map(|(id, _)| *id).collect();
         holders.into_iter().for_each(|lane| self.fence(now, lane));
     }
@@ -332,6 +328,17 @@ impl Transfers {
         }
     }
 
+    /// A piece that was under way is executed.
+    fn done(&mut self, held: Held) {
+        match held.tag {
+            None => self.written(held.piece.transfer),
+            Some(tag) => {
+                let follows = self.replays.executed(tag);
+                self.follow(follows, true);
+            }
+        }
+    }
+
     /// One more piece is executed.
     fn written(&mut self, id: TransferId) {
         if let Some(life) = self.lives.get_mut(&id) {
@@ -341,29 +348,42 @@ impl Transfers {
     }
 
     /// Pieces that were not executed wait again, in front, unless their transfer was stopped.
-    fn again(&mut self, peer: PeerId, pieces: VecDeque<Piece>) {
-        for piece in pieces.into_iter().rev() {
-            let id = piece.transfer;
-            let life = self.lives.get_mut(&id);
+    fn again(&mut self, peer: PeerId, pieces: VecDeque<Held>) {
+        for held in pieces.into_iter().rev() {
+            if let Some(tag) = held.tag.filter(|tag| self.replays.is_over(*tag)) {
+                let follows = self.replays.lost(tag);
+                self.follow(follows, true);
+                continue;
+            }
+            let id = held.piece.transfer;
+            let life = self.lives.get_mut(&id).filter(|_| held.tag.is_none());
             let goes_on = life.map(|life| {
                 life.under_way -= 1;
                 life.waiting += u64::from(!life.is_stopped());
                 !life.is_stopped()
             });
-            let left = if goes_on == Some(true) { Some(piece) } else { left_of(piece) };
+            let left = if held.tag.is_some() || goes_on == Some(true) { Some(held) } else { left_of(held) };
             let queue = self.queues.entry(peer).or_default();
-            if let Some(piece) = left.filter(|_| !queue.left) {
+            if let Some(held) = left.filter(|_| !queue.left) {
                 self.counts.again += 1;
-                queue.pieces.push_front(piece);
+                queue.pieces.push_front(held);
             }
             self.settle(id);
         }
     }
 
     /// Pieces of which it is not known whether they were executed (`quiet`), or whether they will be.
-    fn give_up_pieces(&mut self, pieces: VecDeque<Piece>, quiet: bool) {
+    fn give_up_pieces(&mut self, pieces: VecDeque<Held>, quiet: bool) {
         let mut counts = BTreeMap::new();
-        pieces.iter().for_each(|piece| *counts.entry(piece.transfer).or_insert(0) += 1);
+        for held in pieces {
+            match held.tag {
+                None => *counts.entry(held.piece.transfer).or_insert(0) += 1,
+                Some(tag) => {
+                    let follows = self.replays.lost(tag);
+                    self.follow(follows, quiet);
+                }
+            }
+        }
         for (id, pieces) in counts {
             let Some(life) = self.lives.get_mut(&id) else { continue };
             life.under_way -= pieces;
@@ -377,26 +397,43 @@ impl Transfers {
         }
     }
 
+    /// A transfer is stopped: what waits of it is not sent, and neither is what replays have of it.
     fn drop_waiting(&mut self, id: TransferId) {
         let Some(life) = self.lives.get_mut(&id) else { return };
-        if life.waiting == 0 {
-            return;
-        }
         life.waiting = 0;
-        let queue = self.queues.entry(life.peer).or_default();
-        let all = std::mem::take(&mut queue.pieces).into_iter();
-        queue.pieces =
-            all.filter_map(|piece| if piece.transfer == id { left_of(piece) } else { Some(piece) }).collect();
+        let peer = life.peer;
+        let follows = self.replays.stop(id);
+        let queue = self.queues.entry(peer).or_default();
+        let mut over = Vec::new();
+        for held in std::mem::take(&mut queue.pieces) {
+            match held.tag {
+                Some(tag) if self.replays.is_over(tag) => over.push(tag),
+                None if held.piece.transfer == id => queue.pieces.extend(left_of(held)),
+                _ => queue.pieces.push_back(held),
+            }
+        }
+        self.follow(follows, true);
+        for tag in over {
+            let follows = self.replays.lost(tag);
+            self.follow(follows, true);
+        }
     }
 
     /// A NIC refused a piece that is under way no more: the rest of its transfer is not sent.
-    fn deny(&mut self, piece: &Piece) {
-        let Some(life) = self.lives.get_mut(&piece.transfer) else { return };
+    fn deny(&mut self, held: Held) {
+        let id = held.piece.transfer;
+        let Some(life) = self.lives.get_mut(&id) else { return };
         let (peer, written, of) = (life.peer, life.written, life.total);
-        life.under_way -= 1;
         life.stopped.get_or_insert(TransferError::Denied { peer, written, of });
-        self.drop_waiting(piece.transfer);
-        self.settle(piece.transfer);
+        match held.tag {
+            None => life.under_way -= 1,
+            Some(tag) => {
+                let follows = self.replays.lost(tag);
+                self.follow(follows, true);
+            }
+        }
+        self.drop_waiting(id);
+        self.settle(id);
     }
 
     /// Ends a transfer of which nothing waits and nothing is under way.
@@ -411,9 +448,10 @@ impl Transfers {
 }
 
 /// What is still to be sent of a piece whose transfer has ended: a receiver waits for the number of each part.
-fn left_of(piece: Piece) -> Option<Piece> {
-    let Op::Send(part) = &piece.op else { return None };
-    Some(Piece { transfer: TransferId::ENDED, op: Op::Send(message::skipped(part)), ..piece })
+fn left_of(held: Held) -> Option<Held> {
+    let Op::Send(part) = &held.piece.op else { return None };
+    let op = Op::Send(message::skipped(part));
+    Some(Held::of_transfer(Piece { transfer: TransferId::ENDED, op, ..held.piece }))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn a_read_is_done_when_its_answer_came_and_not_when_it_was_counted() {
         assert_eq!(post(&mut transfers), [(0, 0), (0, 1), (0, 2)]);
         transfers.sent(LaneId(0), 1);
         transfers.failed(Nanos::ZERO, LaneId(0));
-        transfers.closed(Nanos::ZERO, LaneId(0), fence);
+        transfers.closed(Nanos::ZERO, LaneId(0), fence.clone());
         transfers.opened(LaneId(2), facts(3));
         assert_eq!(post(&mut transfers), [(2, 1), (2, 2)], "{fence:?}");
         transfers.sent(LaneId(2), 2);

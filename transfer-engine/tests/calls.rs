@@ -32,6 +32,7 @@ fn two(rails: u32) -> Two {
         rails,
         memory: MEMORY as usize,
         depth: 8,
+        unordered: false,
         no_truth: 0,
         unproven: 0,
         faults: Vec::new(),

@@ -39,6 +39,7 @@ pub fn mesh_where(seed: u64, faults: Vec<Fault>, no_truth: u64, unproven: u64) -
         rails: RAILS,
         memory: MEMORY as usize,
         depth: 4,
+        unordered: seed % 2 == 1,
         no_truth,
         unproven,
         faults,

@@ -8,13 +8,16 @@ const SEEDS: u64 = 400;
 fn sum(seeds: std::ops::Range<u64>, faults: bool) -> Report {
     let mut all = Report::default();
     for seed in seeds {
-        let Report { wrong, counts, written, cancelled, lost, uncertain, unproven } = run(seed, faults);
+        let Report { wrong, counts, written, cancelled, lost, uncertain, unproven, replays } =
+            run(seed, faults);
         assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
         all.written += written;
         all.cancelled += cancelled;
         all.lost += lost;
         all.uncertain += uncertain;
         all.unproven += unproven;
+        all.replays += replays;
+        all.counts.reordered += counts.reordered;
         all.counts.lost += counts.lost;
         all.counts.acks_lost += counts.acks_lost;
         all.counts.held += counts.held;
@@ -36,6 +39,8 @@ fn transfers_outlive_what_a_network_does() {
         ("answers lost after delivery", counts.acks_lost),
         ("pieces held back", counts.held),
         ("pieces that came after the fence", counts.late),
+        ("pieces executed out of order", counts.reordered),
+        ("replays", all.replays),
         ("fences", counts.fences),
         ("lanes opened again", counts.reopened),
         ("transfers written", all.written),

@@ -331,7 +331,11 @@ impl RcDomain {
             let is_silent = lane.is_silent(now, &self.patience, on_rail[&lane.rail()]);
             let failed = lane.is_broken() || !up[lane.key] || is_silent;
             if failed && !std::mem::replace(&mut lane.told, true) {
-                events.push(if lane.is_denied() { Event::Denied(*id) } else { Event::Failed(*id) });
+                events.push(if lane.is_denied() {
+                    Event::Denied(*id, lane.executed())
+                } else {
+                    Event::Failed(*id)
+                });
             }
         }
     }

@@ -110,6 +110,11 @@ impl Lane {
         self.denied
     }
 
+    /// Pieces that are known to be executed: the number of the one that is refused.
+    pub const fn executed(&self) -> u64 {
+        self.executed
+    }
+
     /// Bytes under way.
     pub const fn bytes(&self) -> u64 {
         self.bytes

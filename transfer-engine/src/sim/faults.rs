@@ -1,6 +1,6 @@
 //! What goes wrong in a simulated network.
 
-use super::Rng;
+use super::rng::Rng;
 
 /// What a fault does to pieces and answers on its rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,6 +41,8 @@ pub struct Report {
     pub uncertain: u64,
     /// See [`Report::written`].
     pub unproven: u64,
+    /// Times that pieces were written again because their receiver had only counted them.
+    pub replays: u64,
 }
 
 /// A transfer, as it is planned and as it goes.
@@ -148,6 +150,7 @@ impl Run {
             rails,
             memory: memory as usize,
             depth: rng.between(1, 16) as u32,
+            unordered: rng.one_in(2),
             no_truth: if rng.one_in(4) { 4 } else { 0 },
             unproven: if rng.one_in(8) { 6 } else { 0 },
             faults: (0..number).map(|_| Fault::random(rng, nodes, rails, 3_000_000)).collect(),
@@ -413,6 +416,7 @@ pub fn run(seed: u64, faults: bool) -> Report {
     };
     Report {
         counts: run.sim.counts(),
+        replays: run.engines.iter().map(|engine| engine.counts().replays).sum(),
         written: of(Result::is_ok),
         cancelled: of(|result| matches!(result, Err(TransferError::Cancelled { .. }))),
         lost: of(|result| matches!(result, Err(TransferError::PeerLost { .. }))),

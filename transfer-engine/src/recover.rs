@@ -1,0 +1,236 @@
+//! What is sent again of a lane whose receiver only counts immediates. Pure.
+//!
+//! Such a receiver cannot tell which of several writes with the same immediate arrived, only how many did not. Where
+//! all or none of them arrived that is enough. Otherwise no expectation that covers them was reached, because the
+//! missing ones are not counted yet: their memory is still the transfer's. All of them are written again without the
+//! immediate, and after that the missing number of immediates is sent without bytes.
+
+use crate::domain::{Counted, Op, Piece};
+use crate::ids::TransferId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Whose a piece that is sent again is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    replay: u64,
+    /// Which member's bytes it carries; `None`: it is an immediate that was missing.
+    member: Option<usize>,
+}
+
+/// A piece, as transfers hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub piece: Piece,
+    /// Of a replay. Its transfer counts the piece that it replaces, and not this one.
+    pub tag: Option<Tag>,
+}
+
+impl Held {
+    /// A piece of a transfer.
+    pub const fn of_transfer(piece: Piece) -> Self {
+        Self { piece, tag: None }
+    }
+
+    /// True if it carries an immediate of its transfer or of a replay.
+    const fn imm(&self) -> Option<u32> {
+        match self.piece.op {
+            Op::Write(imm) => imm,
+            Op::Read | Op::Send(_) => None,
+        }
+    }
+}
+
+/// What becomes of the pieces that were under way on a lane.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub executed: Vec<Held>,
+    /// In the order in which they were posted.
+    pub again: VecDeque<Held>,
+    /// Pieces of one immediate, of which so many did not arrive.
+    pub replays: Vec<(Vec<Held>, u64)>,
+    /// They may have been executed, and their receiver may use their memory.
+    pub in_doubt: VecDeque<Held>,
+}
+
+/// What becomes of them, given how many of each immediate did not arrive. An immediate that the receiver says nothing
+/// of arrived: it was asked for all of them.
+pub(crate) fn plan(under_way: VecDeque<Held>, counts: &BTreeMap<u32, Counted>) -> Plan {
+    let mut plan = Plan::default();
+    let mut of_imm: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
+    for held in under_way {
+        match held.imm() {
+            None => plan.again.push_back(held),
+            Some(imm) => of_imm.entry(imm).or_default().push(held),
+        }
+    }
+    for (imm, mut pieces) in of_imm {
+        let Counted { missing, reached } = counts.get(&imm).copied().unwrap_or_default();
+        match missing {
+            0 => plan.executed.extend(pieces),
+            missing if missing >= pieces.len() as u64 => plan.again.extend(pieces),
+            // One immediate without bytes is like another.
+            missing if pieces.iter().all(|held| held.piece.len == 0) => {
+                let arrived = pieces.split_off(missing as usize);
+                plan.again.extend(pieces);
+                plan.executed.extend(arrived);
+            }
+            _ if reached => plan.in_doubt.extend(pieces),
+            missing => plan.replays.push((pieces, missing)),
+        }
+    }
+    plan
+}
+
+/// A member of a replay.
+#[derive(Debug)]
+struct Member {
+    held: Held,
+    /// Its bytes are to be written again, or are under way.
+    is_out: bool,
+}
+
+#[derive(Debug)]
+struct Replay {
+    /// `None`: its end was told.
+    members: Vec<Option<Member>>,
+    /// Immediates that are sent once all bytes are there, and that are not executed yet.
+    missing: u64,
+    /// One of its transfers was stopped, or a piece of it is in doubt: no more immediates are sent.
+    broken: bool,
+}
+
+/// What follows from a change of a replay.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Follows {
+    /// To be posted.
+    pub post: Vec<Held>,
+    /// Members that are executed.
+    pub executed: Vec<Held>,
+    /// Members of which that is not known.
+    pub in_doubt: Vec<Held>,
+}
+
+/// All replays of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    all: BTreeMap<u64, Replay>,
+    next: u64,
+}
+
+impl Replays {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { all: BTreeMap::new(), next: 0 }
+    }
+
+    /// Pieces of one immediate are written again, of which `missing` did not arrive: what is posted now.
+    pub fn begin(&mut self, pieces: Vec<Held>, missing: u64) -> Vec<Held> {
+        let id = self.next;
+        self.next += 1;
+        let has_bytes = |held: &Held| held.piece.len > 0;
+        let again = |(at, held): (usize, &Held)| Held {
+            piece: Piece { op: Op::Write(None), ..held.piece.clone() },
+            tag: Some(Tag { replay: id, member: Some(at) }),
+        };
+        let post = pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
+        let member = |held: Held| Some(Member { is_out: has_bytes(&held), held });
+        let members = pieces.into_iter().map(member).collect();
+        self.all.insert(id, Replay { members, missing, broken: false });
+        post
+    }
+
+    /// A piece of a replay is executed.
+    pub fn executed(&mut self, tag: Tag) -> Follows {
+        let mut follows = Follows::default();
+        let Some(replay) = self.all.get_mut(&tag.replay) else { return follows };
+        match tag.member {
+            Some(at) if replay.broken => follows.in_doubt.extend(replay.take(at)),
+            Some(at) => {
+                replay.members[at].iter_mut().for_each(|member| member.is_out = false);
+                if !replay.is_out() {
+                    follows.post = replay.immediates(tag.replay);
+                }
+            }
+            None if replay.broken => {}
+            None => {
+                replay.missing = replay.missing.saturating_sub(1);
+                if replay.missing == 0 {
+                    follows.executed = replay.members.iter_mut().filter_map(Option::take).map(of).collect();
+                }
+            }
+        }
+        self.tidy(tag.replay);
+        follows
+    }
+
+    /// A piece of a replay is not sent any more, or it is not known whether it was executed.
+    pub fn lost(&mut self, tag: Tag) -> Follows {
+        let mut in_doubt = self.break_off(tag.replay);
+        if let Some(replay) = self.all.get_mut(&tag.replay) {
+            in_doubt.extend(tag.member.and_then(|at| replay.take(at)));
+        }
+        self.tidy(tag.replay);
+        Follows { in_doubt, ..Follows::default() }
+    }
+
+    /// A transfer was stopped: replays with a piece of it send nothing more.
+    pub fn stop(&mut self, transfer: TransferId) -> Follows {
+        let is_theirs = |member: &Member| member.held.piece.transfer == transfer;
+        let has_one = |replay: &Replay| replay.members.iter().flatten().any(is_theirs);
+        let ids: Vec<_> = self.all.iter().filter(|(_, replay)| has_one(replay)).map(|(id, _)| *id).collect();
+        let in_doubt = ids.into_iter().flat_map(|id| self.break_off(id)).collect();
+        Follows { in_doubt, ..Follows::default() }
+    }
+
+    /// True if this piece is of a replay that sends nothing more.
+    pub fn is_over(&self, tag: Tag) -> bool {
+        self.all.get(&tag.replay).is_none_or(|replay| replay.broken)
+    }
+
+    /// True if a piece of it reads or writes a region of this end.
+    pub fn uses(&self, keys: &[u32]) -> bool {
+        let members = self.all.values().flat_map(|replay| replay.members.iter().flatten());
+        members.map(|member| &member.held.piece).any(|piece| *piece.local_keys == *keys)
+    }
+
+    fn break_off(&mut self, id: u64) -> Vec<Held> {
+        let Some(replay) = self.all.get_mut(&id) else { return Vec::new() };
+        replay.broken = true;
+        let still = replay.members.iter_mut().filter(|member| !member.as_ref().is_some_and(|one| one.is_out));
+        let in_doubt = still.filter_map(Option::take).map(of).collect();
+        self.tidy(id);
+        in_doubt
+    }
+
+    /// Drops a replay of which every end was told.
+    fn tidy(&mut self, id: u64) {
+        if self.all.get(&id).is_some_and(|replay| replay.members.iter().all(Option::is_none)) {
+            self.all.remove(&id);
+        }
+    }
+}
+
+fn of(member: Member) -> Held {
+    member.held
+}
+
+impl Replay {
+    fn is_out(&self) -> bool {
+        self.members.iter().flatten().any(|member| member.is_out)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Held> {
+        self.members.get_mut(at)?.take().map(of)
+    }
+
+    /// The immediates that are missing, without bytes.
+    fn immediates(&self, id: u64) -> Vec<Held> {
+        let Some(first) = self.members.iter().flatten().next() else { return Vec::new() };
+        let piece = Piece { len: 0, ..first.held.piece.clone() };
+        vec![Held { piece, tag: Some(Tag { replay: id, member: None }) }; self.missing as usize]
+    }
+}
+
+#[cfg(test)]
+#[path = "recover_tests.rs"]
+mod tests;

@@ -1,0 +1,412 @@
+//! The network: who is connected, what is on its way, and what happens next.
+
+use super::config::{Config, Counts, key};
+use super::faults::{Fault, Kind};
+use super::lane::Pair;
+use super::rng::Rng;
+use crate::domain::{Event, Fence, LaneFacts, Op, Piece};
+use crate::ids::{LaneId, PeerId};
+use shunt_recovery::nanos::Nanos;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// A piece: its pair, the side that sends it, its number in this direction.
+#[derive(Clone, Copy)]
+struct Way {
+    pair: u64,
+    side: usize,
+    number: u64,
+}
+
+enum Act {
+    /// A piece of a pair's direction arrives.
+    Arrive(Way, Piece, Vec<u8>),
+    /// An answer of the responder, and where what it brings goes.
+    Ack(Way, Option<(usize, Vec<u8>)>),
+    Tell(u32, Event),
+    /// An end is told of an immediate.
+    TellImm((u32, u32), Way, u32),
+    /// A sender has waited long enough.
+    TimeOut(u64, usize),
+    /// The half of an end goes to ERR.
+    Stop(u64, usize),
+    /// An end has destroyed its halves of these pairs with a peer.
+    Left(u32, u32, Vec<(u64, usize)>),
+    Closed(u64),
+    Open(u32, u32, u32),
+}
+
+struct Node {
+    memory: Vec<u8>,
+    events: Vec<Event>,
+}
+
+/// The network.
+pub(super) struct Net {
+    config: Config,
+    now: u64,
+    rng: Rng,
+    due: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    acts: BTreeMap<u64, Act>,
+    next_act: u64,
+    nodes: Vec<Node>,
+    pairs: BTreeMap<u64, Pair>,
+    next_pair: u64,
+    /// Ends that have cut a peer off: which, and whom it cut off.
+    left: BTreeSet<(u32, u32)>,
+    hit: Vec<bool>,
+    counts: Counts,
+}
+
+impl Net {
+    /// One whose connections are open.
+    pub fn new(config: Config) -> Self {
+        let nodes = (0..config.nodes).map(|_| Node { memory: vec![0; config.memory], events: Vec::new() });
+        let mut net = Self {
+            now: 0,
+            rng: Rng::new(config.seed),
+            due: BinaryHeap::new(),
+            acts: BTreeMap::new(),
+            next_act: 0,
+            nodes: nodes.collect(),
+            pairs: BTreeMap::new(),
+            next_pair: 0,
+            left: BTreeSet::new(),
+            hit: vec![false; config.faults.len()],
+            counts: Counts::default(),
+            config,
+        };
+        for a in 0..net.config.nodes {
+            for b in a + 1..net.config.nodes {
+                (0..net.config.rails).for_each(|rail| net.open(a, b, rail, true));
+            }
+        }
+        net
+    }
+
+    /// Virtual time.
+    pub const fn now(&self) -> Nanos {
+        Nanos::new(self.now)
+    }
+
+    /// When something happens next; never, if nothing does.
+    pub fn next_time(&self) -> Nanos {
+        self.due.peek().map_or(Nanos::MAX, |Reverse((time, ..))| Nanos::new(*time))
+    }
+
+    /// Lets time pass until then, and does what is due.
+    pub fn advance(&mut self, to: Nanos) {
+        while let Some(Reverse((time, _, number))) = self.due.peek().copied() {
+            if time > to.get() {
+                break;
+            }
+            self.due.pop();
+            self.now = self.now.max(time);
+            if let Some(act) = self.acts.remove(&number) {
+                self.act(act);
+            }
+        }
+        self.now = self.now.max(to.get());
+    }
+
+    /// A part of a node's memory.
+    pub fn memory(&mut self, node: u32, at: u64, len: u64) -> &mut [u8] {
+        &mut self.nodes[node as usize].memory[at as usize..(at + len) as usize]
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        Counts { hits: self.hit.iter().filter(|hit| **hit).count() as u64, ..self.counts }
+    }
+
+    /// What a node is told.
+    pub fn events(&mut self, node: u32) -> &mut Vec<Event> {
+        &mut self.nodes[node as usize].events
+    }
+
+    fn at(&mut self, time: u64, act: Act) {
+        let number = self.next_act;
+        self.next_act += 1;
+        let tie = self.rng.draw();
+        self.due.push(Reverse((time, tie, number)));
+        self.acts.insert(number, act);
+    }
+
+    fn soon(&mut self, low: u64, high: u64, act: Act) {
+        let time = self.now + self.rng.between(low, high);
+        self.at(time, act);
+    }
+
+    /// The fault that strikes a pair's rails now, if there is one of a kind.
+    fn struck(&mut self, pair: u64, is: impl Fn(Kind) -> bool) -> bool {
+        let Some(pair) = self.pairs.get(&pair) else { return false };
+        let now = self.now;
+        let meets = |fault: &Fault| {
+            is(fault.kind)
+                && (fault.from..fault.from + fault.lasts).contains(&now)
+                && fault.rail == pair.rail
+                && pair.ends.contains(&fault.node)
+        };
+        let at = self.config.faults.iter().position(meets);
+        at.inspect(|at| self.hit[*at] = true).is_some()
+    }
+
+    /// A node posts pieces on its lane.
+    pub fn post(&mut self, node: u32, id: LaneId, pieces: &[Piece]) {
+        let (pair, side) = (id.0 / 2, (id.0 % 2) as usize);
+        for piece in pieces {
+            let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else { return };
+            assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
+            let own = piece.local_keys.get(known.rail as usize);
+            let is_own = own == Some(&key(node, known.rail)) || matches!(piece.op, Op::Send(_));
+            assert!(is_own, "key of this end's region");
+            let at = piece.local as usize;
+            let bytes = match &piece.op {
+                Op::Send(part) => part.to_vec(),
+                Op::Write(_) => self.nodes[node as usize].memory[at..at + piece.len as usize].to_vec(),
+                Op::Read => Vec::new(),
+            };
+            let mut takes = self.rng.between(500, 20_000);
+            if self.struck(pair, |kind| kind == Kind::Hold) {
+                self.counts.held += 1;
+                takes += self.rng.between(100_000, 8_000_000);
+                self.time_out(pair, side);
+            }
+            let (now, ordered) = (self.now, !self.config.unordered);
+            let Some(known) = self.pairs.get_mut(&pair) else { return };
+            let direction = &mut known.directions[side];
+            let time = if ordered { (direction.arrives + 1).max(now + takes) } else { now + takes };
+            direction.arrives = time;
+            let number = direction.post(&piece.op);
+            let unanswered = direction.posted - direction.acked;
+            assert!(unanswered <= u64::from(self.config.depth), "a lane has no more than its depth");
+            self.at(time, Act::Arrive(Way { pair, side, number }, piece.clone(), bytes));
+        }
+    }
+
+    fn time_out(&mut self, pair: u64, side: usize) {
+        self.soon(50_000, 2_000_000, Act::TimeOut(pair, side));
+    }
+
+    fn arrive(&mut self, way: Way, piece: &Piece, bytes: &[u8]) {
+        let Way { pair: number, side, .. } = way;
+        let down = self.struck(number, |kind| kind == Kind::Down);
+        let acks_lost = self.struck(number, |kind| kind == Kind::LoseAcks);
+        let ordered = !self.config.unordered;
+        let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.stopped[1 - side]) else {
+            self.counts.late += 1;
+            return;
+        };
+        let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
+        let known = piece.remote_keys.get(pair.rail as usize) == Some(&key(to, pair.rail));
+        let denied = !known && !matches!(piece.op, Op::Send(_));
+        let direction = &mut pair.directions[side];
+        if direction.broken || down {
+            direction.broken = ordered;
+            self.counts.lost += 1;
+            return self.time_out(number, side);
+        }
+        if denied {
+            direction.broken = ordered;
+            if acks_lost || direction.acks_lost {
+                return self.time_out(number, side);
+            }
+            self.counts.denied += 1;
+            // Where there is an order it is answered behind what came before it.
+            let answered = if ordered { direction.answers } else { 0 };
+            let time = (answered + 1).max(self.now + self.rng.between(500, 20_000));
+            return self.at(time, Act::Tell(peer, Event::Denied(lane(number, side), way.number)));
+        }
+        self.counts.reordered += u64::from(direction.execute(way.number));
+        self.counts.executed += 1;
+        let (at, memory) = (piece.remote as usize, &mut self.nodes[to as usize].memory);
+        if matches!(piece.op, Op::Write(_)) {
+            memory[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        let read = || (piece.local as usize, memory[at..at + piece.len as usize].to_vec());
+        let brings = (piece.op == Op::Read).then(read);
+        let (completes, answers) = (self.rng.between(0, 30_000), self.rng.between(500, 20_000));
+        let now = self.now;
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        let direction = &mut pair.directions[side];
+        let after = |last: u64, time: u64| if ordered { (last + 1).max(time) } else { time };
+        let (completes, answers) =
+            (after(direction.completes, now + completes), after(direction.answers, now + answers));
+        (direction.completes, direction.answers) = (completes, answers);
+        let lost = acks_lost || direction.acks_lost;
+        direction.acks_lost = lost && ordered;
+        match piece.op {
+            Op::Write(Some(imm)) => self.at(completes, Act::TellImm((to, peer), way, imm)),
+            Op::Send(_) => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes.to_vec()))),
+            _ => {}
+        }
+        if lost {
+            self.counts.acks_lost += 1;
+            self.time_out(number, side);
+        } else {
+            self.at(answers, Act::Ack(way, brings));
+        }
+    }
+
+    /// An answer comes.
+    fn answer(&mut self, way: Way, brings: Option<(usize, Vec<u8>)>) {
+        let Way { pair, side, number } = way;
+        let (id, ordered) = (lane(pair, side), !self.config.unordered);
+        let Some(pair) = self.pairs.get_mut(&pair).filter(|pair| !pair.stopped[side]) else { return };
+        let node = &mut self.nodes[pair.ends[side] as usize];
+        if let Some((at, bytes)) = brings {
+            node.memory[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        if !pair.silent {
+            pair.directions[side].answer(number);
+            node.events.push(if ordered { Event::Sent(id, 1) } else { Event::Executed(id, number) });
+        }
+    }
+
+    /// An end is told of an immediate. Its pair may be gone.
+    fn tell_imm(&mut self, to: (u32, u32), way: Way, imm: u32) {
+        let (node, peer) = to;
+        let pair = self.pairs.get_mut(&way.pair);
+        pair.into_iter().for_each(|pair| pair.directions[way.side].tell(imm));
+        self.nodes[node as usize].events.push(Event::Imm(PeerId(peer), imm));
+    }
+
+    /// An expectation of a node was reached.
+    pub fn reached(&mut self, node: u32, peer: u32, imm: u32) {
+        for pair in self.pairs.values_mut() {
+            for side in 0..2 {
+                if (pair.ends[1 - side], pair.ends[side]) == (node, peer) {
+                    pair.directions[side].reached(imm);
+                }
+            }
+        }
+    }
+
+    /// An end destroys its halves, whatever the other one does.
+    pub fn leave(&mut self, node: u32, peer: u32) {
+        let side = |pair: &Pair| pair.ends.iter().position(|end| *end == node);
+        let is_theirs = |pair: &&mut Pair| pair.ends.contains(&node) && pair.ends.contains(&peer);
+        let mut pairs = Vec::new();
+        for (number, pair) in self.pairs.iter_mut().filter(|(_, pair)| is_theirs(pair)) {
+            if let Some(side) = side(pair) {
+                pair.left[side] = true;
+                pairs.push((*number, side));
+            }
+        }
+        self.left.insert((node, peer));
+        self.soon(1_000, 200_000, Act::Left(node, peer, pairs));
+    }
+
+    fn left(&mut self, node: u32, peer: u32, pairs: Vec<(u64, usize)>) {
+        self.nodes[node as usize].events.push(Event::Left(PeerId(peer)));
+        for (number, side) in pairs {
+            self.pairs.get_mut(&number).into_iter().for_each(|pair| pair.stopped[side] = true);
+            let closed = Event::Closed(lane(number, side), Fence::NoTruth);
+            self.soon(20_000_000, 20_000_000, Act::Tell(node, closed));
+        }
+    }
+
+    /// Both halves go to ERR, each when its end gets to it.
+    pub fn close(&mut self, lane: LaneId) {
+        let number = lane.0 / 2;
+        let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.closing) else { return };
+        pair.closing = true;
+        self.counts.fences += 1;
+        let once_in = |rng: &mut Rng, n| n > 0 && rng.one_in(n);
+        let fence = match () {
+            () if pair.left != [false; 2] => Fence::NoTruth,
+            () if once_in(&mut self.rng, self.config.unproven) => Fence::Unproven,
+            () if once_in(&mut self.rng, self.config.no_truth) => Fence::NoTruth,
+            () => Fence::Executed(0),
+        };
+        self.counts.no_truth += u64::from(fence == Fence::NoTruth);
+        self.counts.unproven += u64::from(fence == Fence::Unproven);
+        let is_unproven = fence == Fence::Unproven;
+        self.pairs.get_mut(&number).into_iter().for_each(|pair| pair.fence = fence.clone());
+        if is_unproven {
+            // Nobody is stopped, and the other end learns of it as well.
+            return self.soon(500_000, 1_000_000, Act::Closed(number));
+        }
+        self.soon(1_000, 200_000, Act::Stop(number, 0));
+        self.soon(1_000, 200_000, Act::Stop(number, 1));
+    }
+
+    fn stop(&mut self, number: u64, side: usize) {
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        pair.stopped[side] = true;
+        let (end, both) = (pair.ends[side], pair.stopped == [true; 2]);
+        self.nodes[end as usize].events.push(Event::Failed(lane(number, side)));
+        if both {
+            self.soon(1_000, 300_000, Act::Closed(number));
+        }
+    }
+
+    fn closed(&mut self, number: u64) {
+        // Where nothing is proved, what is on its way may land: the connection stays.
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        for side in 0..2 {
+            let direction = &pair.directions[side];
+            let fence = match &pair.fence {
+                Fence::Executed(_) if self.config.unordered => Fence::Counted(direction.counted()),
+                Fence::Executed(_) => Fence::Executed(direction.executed),
+                fence => fence.clone(),
+            };
+            let event = Event::Closed(lane(number, side), fence);
+            if !pair.left[side] {
+                self.nodes[pair.ends[side] as usize].events.push(event);
+            }
+        }
+        let (ends, rail, proven) = (pair.ends, pair.rail, pair.fence != Fence::Unproven);
+        pair.silent = true;
+        if proven {
+            self.pairs.remove(&number);
+        }
+        self.soon(100_000, 3_000_000, Act::Open(ends[0], ends[1], rail));
+    }
+
+    fn open(&mut self, a: u32, b: u32, rail: u32, first: bool) {
+        if self.left.contains(&(a, b)) || self.left.contains(&(b, a)) {
+            return;
+        }
+        let number = self.next_pair;
+        self.pairs.insert(number, Pair::new([a, b], rail));
+        if !first && self.struck(number, |kind| kind == Kind::Down) {
+            self.pairs.remove(&number);
+            return self.soon(100_000, 1_000_000, Act::Open(a, b, rail));
+        }
+        self.next_pair += 1;
+        self.counts.reopened += u64::from(!first);
+        for (side, (own, peer)) in [(a, b), (b, a)].into_iter().enumerate() {
+            let facts = LaneFacts {
+                peer: PeerId(peer),
+                local: rail,
+                remote: rail,
+                depth: self.config.depth,
+                rate: 1 + u64::from(rail),
+            };
+            self.nodes[own as usize].events.push(Event::Opened(lane(number, side), facts));
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Arrive(way, piece, bytes) => self.arrive(way, &piece, &bytes),
+            Act::Ack(way, brings) => self.answer(way, brings),
+            Act::TellImm(to, way, imm) => self.tell_imm(to, way, imm),
+            Act::Tell(node, event) => self.nodes[node as usize].events.push(event),
+            Act::TimeOut(number, side) => {
+                let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.closing) else { return };
+                let end = pair.ends[side];
+                self.nodes[end as usize].events.push(Event::Failed(lane(number, side)));
+            }
+            Act::Stop(pair, side) => self.stop(pair, side),
+            Act::Left(node, peer, pairs) => self.left(node, peer, pairs),
+            Act::Closed(pair) => self.closed(pair),
+            Act::Open(a, b, rail) => self.open(a, b, rail, false),
+        }
+    }
+}
+
+const fn lane(pair: u64, side: usize) -> LaneId {
+    LaneId(2 * pair + side as u64)
+}
