@@ -344,6 +344,22 @@ mutants! {
     OrderIsFailure = "order-is-failure" breaks "H7",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
+    /// What a closed lane had executed is sent again with its immediates.
+    ExecutedSentAgain = "executed-sent-again" breaks "transfers: an immediate counts once",
+    /// What is written again because its receiver only counted it carries its immediate.
+    ReplayedWithImmediate = "replayed-with-immediate" breaks "transfers: an immediate counts once",
+    /// Where some of an immediate's pieces arrived, all of them are taken for executed.
+    SomeIsAll = "some-is-all" breaks "transfers: every byte arrives",
+    /// The missing immediates are sent before the bytes that they stand for.
+    MissingBeforeBytes = "missing-before-bytes" breaks "transfers: bytes before their immediate",
+    /// A transfer ends while pieces of it are under way.
+    EndsUnderWay = "ends-under-way" breaks "transfers: nothing lands after the end",
+    /// A cancelled transfer waits for no fence.
+    CancelledUnfenced = "cancelled-unfenced" breaks "transfers: nothing lands after a proof",
+    /// A fence that proves nothing makes a proof.
+    UnprovenIsProof = "unproven-is-proof" breaks "transfers: nothing lands after a proof",
+    /// An expectation begins to count when it is made.
+    EarlyForgotten = "early-forgotten" breaks "transfers: an early immediate is kept",
 }
 
 #[cfg(feature = "mutants")]

@@ -254,5 +254,13 @@ pub const TABLE: &[Row] = &[
     row(Mutant::FlushTooEarly, &["posted_writes_of_many_channels"]),
     row(Mutant::CountedTooSoon, &["counted_with_packets_on_their_way"]),
     row(Mutant::CountedNotStopped, &["a_port_with_more_pairs_than_a_lifetime"]),
+    row(Mutant::ExecutedSentAgain, &["transfers_through_random_faults"]),
+    row(Mutant::ReplayedWithImmediate, &["transfers_through_random_faults"]),
+    row(Mutant::SomeIsAll, &["transfers_through_random_faults"]),
+    row(Mutant::MissingBeforeBytes, &["transfers_through_random_faults"]),
+    row(Mutant::EndsUnderWay, &["transfers_through_random_faults"]),
+    row(Mutant::CancelledUnfenced, &["transfers_through_random_faults"]),
+    row(Mutant::UnprovenIsProof, &["transfers_through_random_faults"]),
+    row(Mutant::EarlyForgotten, &["transfers_through_random_faults"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

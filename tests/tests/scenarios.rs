@@ -590,3 +590,8 @@ fn moe_experts_get_each_token_once() {
 fn moe_roles_of_one_kernel_do_not_wait_for_each_other() {
     hold("moe_two_roles_on_a_dead_rail");
 }
+
+#[test]
+fn transfers_count_an_immediate_once_and_prove_their_end() {
+    hold("transfers_through_random_faults");
+}

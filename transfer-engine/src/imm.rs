@@ -5,6 +5,7 @@
 
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId};
+use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 use std::collections::BTreeMap;
 
@@ -52,6 +53,9 @@ impl ImmCounters {
             let (what, want) = ("an expectation", "one at a time of each peer and immediate");
             let met = format!("a second of {imm:#x} of peer {peer}, beside one of {}", open.want);
             return Err(TransferError::Refused { what, want, met });
+        }
+        if Mutant::EarlyForgotten.on() {
+            self.counts.remove(&(peer, imm));
         }
         self.open.insert((peer, imm), Open { id, want, until });
         Ok(self.reach(peer, imm))

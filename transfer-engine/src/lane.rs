@@ -2,6 +2,7 @@
 
 use crate::domain::{Fence, LaneFacts, Op};
 use crate::recover::{Held, Plan, plan};
+use shunt_layout::mutant::Mutant;
 use std::collections::VecDeque;
 
 /// A lane that is open or being closed.
@@ -86,8 +87,11 @@ impl Lane {
             Fence::Executed(count) => {
                 let rest = under_way.split_off(count.saturating_sub(first) as usize);
                 // Of a read the peer's count says that it was answered, and not that the answer came.
-                let (mut again, executed) = split(under_way, |op| *op == Op::Read);
+                let (mut again, mut executed) = split(under_way, |op| *op == Op::Read);
                 again.extend(rest);
+                if Mutant::ExecutedSentAgain.on() {
+                    again.extend(executed.drain(..));
+                }
                 Plan { again, executed: executed.into(), ..Plan::default() }
             }
             Fence::Counted(counts) => plan(under_way, &counts),

@@ -2,6 +2,7 @@
 
 use crate::error::TransferError;
 use crate::ids::{PeerId, TransferId};
+use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 
 /// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,
@@ -81,7 +82,8 @@ impl Life {
 
     /// How it ends: nothing of it waits, and nothing is under way.
     pub fn end(&self, transfer: TransferId) -> Ended {
-        let quiesced = (self.unproven == 0).then_some(Quiesced { transfer, written: self.written });
+        let is_quiet = self.unproven == 0 || Mutant::UnprovenIsProof.on();
+        let quiesced = is_quiet.then_some(Quiesced { transfer, written: self.written });
         Ended { transfer, result: self.result(), quiesced }
     }
 

@@ -7,6 +7,7 @@
 
 use crate::domain::{Counted, Op, Piece};
 use crate::ids::TransferId;
+use shunt_layout::mutant::Mutant;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Whose a piece that is sent again is.
@@ -66,6 +67,7 @@ pub(crate) fn plan(under_way: VecDeque<Held>, counts: &BTreeMap<u32, Counted>) -
     for (imm, mut pieces) in of_imm {
         let Counted { missing, reached } = counts.get(&imm).copied().unwrap_or_default();
         match missing {
+            _ if Mutant::SomeIsAll.on() && missing < pieces.len() as u64 => plan.executed.extend(pieces),
             0 => plan.executed.extend(pieces),
             missing if missing >= pieces.len() as u64 => plan.again.extend(pieces),
             // One immediate without bytes is like another.
@@ -129,13 +131,18 @@ impl Replays {
         self.next += 1;
         let has_bytes = |held: &Held| held.piece.len > 0;
         let again = |(at, held): (usize, &Held)| Held {
-            piece: Piece { op: Op::Write(None), ..held.piece.clone() },
+            piece: Piece { op: Op::Write(again_with(held)), ..held.piece.clone() },
             tag: Some(Tag { replay: id, member: Some(at) }),
         };
-        let post = pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
+        let mut post: Vec<_> =
+            pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
         let member = |held: Held| Some(Member { is_out: has_bytes(&held), held });
         let members = pieces.into_iter().map(member).collect();
-        self.all.insert(id, Replay { members, missing, broken: false });
+        let replay = Replay { members, missing, broken: false };
+        if Mutant::MissingBeforeBytes.on() {
+            post.splice(0..0, replay.immediates(id));
+        }
+        self.all.insert(id, replay);
         post
     }
 
@@ -147,7 +154,7 @@ impl Replays {
             Some(at) if replay.broken => follows.in_doubt.extend(replay.take(at)),
             Some(at) => {
                 replay.members[at].iter_mut().for_each(|member| member.is_out = false);
-                if !replay.is_out() {
+                if !replay.is_out() && !Mutant::MissingBeforeBytes.on() {
                     follows.post = replay.immediates(tag.replay);
                 }
             }
@@ -208,6 +215,11 @@ impl Replays {
             self.all.remove(&id);
         }
     }
+}
+
+/// The immediate that bytes carry when they are written again.
+fn again_with(held: &Held) -> Option<u32> {
+    held.imm().filter(|_| Mutant::ReplayedWithImmediate.on())
 }
 
 fn of(member: Member) -> Held {

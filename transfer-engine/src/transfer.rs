@@ -12,6 +12,7 @@ pub use crate::life::{Cancel, Ended, Quiesced};
 use crate::message;
 use crate::recover::{Follows, Held, Plan, Replays};
 use crate::shard::{Load, choose};
+use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -240,7 +241,9 @@ impl Transfers {
             life.drain_until = Some(until);
         }
         self.drop_waiting(id);
-        if how == Cancel::Now {
+        if how == Cancel::Now && Mutant::CancelledUnfenced.on() {
+            self.lives.get_mut(&id).into_iter().for_each(|life| life.under_way = 0);
+        } else if how == Cancel::Now {
             self.fence_holders(now, id);
         }
         self.settle(id);
@@ -438,7 +441,7 @@ impl Transfers {
 
     /// Ends a transfer of which nothing waits and nothing is under way.
     fn settle(&mut self, id: TransferId) {
-        let over = |life: &Life| life.waiting == 0 && life.under_way == 0;
+        let over = |life: &Life| life.waiting == 0 && (life.under_way == 0 || Mutant::EndsUnderWay.on());
         if !self.lives.get(&id).is_some_and(over) {
             return;
         }

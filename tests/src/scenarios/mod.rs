@@ -30,6 +30,7 @@ mod scenario;
 mod sharing;
 mod sleeps;
 mod steps;
+mod transfers;
 mod words;
 
 pub use kit::{Wrongs, idle, is_broken};
@@ -65,6 +66,7 @@ pub fn all() -> Vec<Scenario> {
         moe_normal::SCENARIOS,
         ranks::SCENARIOS,
         fork::SCENARIOS,
+        transfers::SCENARIOS,
     ]
     .concat()
 }

@@ -11,6 +11,8 @@ pub enum Kind {
     LoseAcks,
     /// Pieces are held back for milliseconds, and come then.
     Hold,
+    /// One piece in three is lost, and of another one in three the acknowledgement.
+    Lossy,
 }
 
 /// A fault at a rail of a node.
@@ -31,13 +33,13 @@ pub struct Fault {
 impl Fault {
     /// One that begins within `span` nanoseconds.
     pub fn random(rng: &mut Rng, nodes: u32, rails: u32, span: u64) -> Self {
-        let kinds = [Kind::Down, Kind::Down, Kind::LoseAcks, Kind::Hold];
+        let kinds = [Kind::Down, Kind::Down, Kind::LoseAcks, Kind::Hold, Kind::Lossy, Kind::Lossy];
         Self {
             from: rng.below(span),
             lasts: rng.between(10_000, 6_000_000),
             node: rng.below(nodes.into()) as u32,
             rail: rng.below(rails.into()) as u32,
-            kind: kinds[rng.below(4) as usize],
+            kind: kinds[rng.below(6) as usize],
         }
     }
 }

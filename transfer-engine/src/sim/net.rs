@@ -190,8 +190,9 @@ impl Net {
 
     fn arrive(&mut self, way: Way, piece: &Piece, bytes: &[u8]) {
         let Way { pair: number, side, .. } = way;
-        let down = self.struck(number, |kind| kind == Kind::Down);
-        let acks_lost = self.struck(number, |kind| kind == Kind::LoseAcks);
+        let part = if self.struck(number, |kind| kind == Kind::Lossy) { self.rng.below(3) } else { 2 };
+        let down = part == 0 || self.struck(number, |kind| kind == Kind::Down);
+        let acks_lost = part == 1 || self.struck(number, |kind| kind == Kind::LoseAcks);
         let ordered = !self.config.unordered;
         let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.stopped[1 - side]) else {
             self.counts.late += 1;
