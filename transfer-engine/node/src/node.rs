@@ -21,6 +21,7 @@ use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Counts, Ended};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,6 +33,20 @@ pub struct Region {
     memory: Arc<OwnedSpan>,
     mr: Mr,
     rights: Rights,
+    /// Of which node.
+    node: NodeId,
+}
+
+/// A node of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(u64);
+
+impl NodeId {
+    /// One that no other node of this process has.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Region {
@@ -78,6 +93,7 @@ pub(crate) enum Others {
 
 /// An end of a job, connected to all others; or a node that connects to others one by one.
 pub struct Node {
+    pub(crate) id: NodeId,
     pub(crate) asker: Asker,
     /// Whose NICs of the place it has.
     pub(crate) nics_of: u32,
@@ -103,7 +119,8 @@ impl Node {
         let node = |begun: Begun<_>| {
             let ((exchange, end, ends), asker, inbox, thread) = begun.ready()?;
             let others = Others::Job { exchange: Mutex::new(exchange), end, ends };
-            Ok(Self { asker, nics_of: end, others, thread: Some(thread), inbox, place: place.clone() })
+            let (id, thread, place) = (NodeId::new(), Some(thread), place.clone());
+            Ok(Self { id, asker, nics_of: end, others, thread, inbox, place })
         };
         begun.into_iter().map(node).collect()
     }
@@ -158,7 +175,7 @@ impl Node {
     pub fn register(&self, memory: Arc<OwnedSpan>, rights: Rights) -> Result<Region, CallError> {
         let lent = memory.clone();
         let mr = self.asker.ask(move |engine, _| engine.domain.register(&lent, rights))??;
-        Ok(Region { memory, mr, rights })
+        Ok(Region { memory, mr, rights, node: self.id })
     }
 
     /// Has every NIC take a region's keys back. Once this returns nothing of any peer lands in it, whether the peer
@@ -166,9 +183,9 @@ impl Node {
     /// ends there with [`TransferError::Denied`].
     ///
     /// # Errors
-    /// A transfer of this end uses it, or a NIC refuses: then peers may still write into it.
+    /// It is another node's, a transfer of this end uses it, or a NIC refuses: then peers may still write into it.
     pub fn deregister(&self, region: &Region) -> Result<(), CallError> {
-        let mr = region.mr.clone();
+        let mr = self.own(region)?;
         self.asker.ask(move |engine, _| {
             if engine.is_used(&mr) {
                 let (what, want) = ("a region to deregister", "one that no transfer of this end uses");
@@ -202,6 +219,15 @@ impl Node {
         Ok(slot.wait(patience)?.is_some())
     }
 
+    /// A region of this node, as its engine knows it: the keys of another one would name other memory here.
+    fn own(&self, region: &Region) -> Result<Mr, CallError> {
+        if region.node == self.id {
+            return Ok(region.mr.clone());
+        }
+        let (what, want) = ("region", "one of this node");
+        Err(TransferError::Refused { what, want, met: "one of another node".to_owned() }.into())
+    }
+
     fn begin<F>(&self, submit: F) -> Result<Transfer, CallError>
     where
         F: FnOnce(&mut Engine<RcDomain>, Nanos, OnDone) -> Result<TransferId, TransferError> + Send + 'static,
@@ -230,7 +256,7 @@ impl Node {
     /// Begins to write bytes of a region into a peer's.
     ///
     /// # Errors
-    /// They leave a region, or the target is not for peers to write. Nothing was posted.
+    /// The region is another node's, they leave it, or the target is not for peers to write. Nothing was posted.
     pub fn write(
         &self,
         peer: u32,
@@ -239,7 +265,7 @@ impl Node {
         (from, from_at): (&Region, u64),
         (to, to_at): (&MrDesc, u64),
     ) -> Result<Transfer, CallError> {
-        let (peer, from, to) = (self.peer(peer)?, from.mr.clone(), to.clone());
+        let (peer, from, to) = (self.peer(peer)?, self.own(from)?, to.clone());
         self.begin(move |engine, now, done| {
             engine.submit_write(
                 now,
@@ -261,7 +287,7 @@ impl Node {
         (from, from_pages): (&Region, Pages),
         (to, to_pages): (&MrDesc, Pages),
     ) -> Result<Transfer, CallError> {
-        let (peer, from, to) = (self.peer(peer)?, from.mr.clone(), to.clone());
+        let (peer, from, to) = (self.peer(peer)?, self.own(from)?, to.clone());
         self.begin(move |engine, now, done| {
             let (from, to) = ((&from, &from_pages), (&to, &to_pages));
             engine.submit_paged(now, &Paged { peer, page_len, imm, from, to }, done)
@@ -271,7 +297,7 @@ impl Node {
     /// Begins to read bytes of a peer's region into one of this end.
     ///
     /// # Errors
-    /// They leave a region, or the source is not for peers to read. Nothing was posted.
+    /// The region is another node's, they leave it, or the source is not for peers to read. Nothing was posted.
     pub fn read(
         &self,
         peer: u32,
@@ -279,7 +305,7 @@ impl Node {
         (from, from_at): (&MrDesc, u64),
         (to, to_at): (&Region, u64),
     ) -> Result<Transfer, CallError> {
-        let (peer, from, to) = (self.peer(peer)?, from.clone(), to.mr.clone());
+        let (peer, from, to) = (self.peer(peer)?, from.clone(), self.own(to)?);
         self.begin(move |engine, now, done| {
             engine.submit_read(now, &Read { peer, len, from: (&from, from_at), to: (&to, to_at) }, done)
         })
@@ -307,7 +333,8 @@ impl Node {
     /// Begins to write parts of a region to several peers: one write and one immediate each.
     ///
     /// # Errors
-    /// There are no shares, one leaves a region, or its target is not for peers to write. Nothing was posted.
+    /// The region is another node's; there are no shares, one leaves a region, or its target is not for peers to write.
+    /// Nothing was posted.
     pub fn scatter(&self, from: &Region, shares: &[Share<'_>]) -> Result<Scattered, CallError> {
         shares.iter().try_for_each(|share| self.peer(share.peer.0).map(|_| ()))?;
         let (slot, filler) = Slot::new();
@@ -315,7 +342,7 @@ impl Node {
         let done = Box::new(move |ended| filler.fill(ends(ended)));
         let plain = |share: &Share<'_>| (share.peer, share.len, share.imm, share.from, share.to.1);
         let own: Vec<_> = shares.iter().map(|share| (plain(share), share.to.0.clone())).collect();
-        let from = from.mr.clone();
+        let from = self.own(from)?;
         self.asker.ask(move |engine, now| {
             let share = |((peer, len, imm, from, at), to)| Share { peer, len, imm, from, to: (to, at) };
             let shares: Vec<_> = own.iter().map(|(plain, to)| share((*plain, to))).collect();

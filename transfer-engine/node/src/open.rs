@@ -8,7 +8,7 @@ use crate::asker::Asker;
 use crate::connect::{give_up, open};
 use crate::error::{CallError, NoNode};
 use crate::mesh::{Hello, Id, Mesh, MeshHost, MeshParts, Order};
-use crate::node::{Change, Known, Node, Others};
+use crate::node::{Change, Known, Node, NodeId, Others};
 use crate::place::Place;
 use crate::thread::begin;
 use shunt::host::connect::tcp::RootAddress;
@@ -84,7 +84,8 @@ impl Node {
         let give_up = Duration::from_nanos(give_up(&place.nics).get());
         mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
         let others = Others::Connected { mesh, known, listens_at };
-        Ok(Self { asker, nics_of: end, others, thread: Some(thread), inbox, place: place.clone() })
+        let (id, thread, place) = (NodeId::new(), Some(thread), place.clone());
+        Ok(Self { id, asker, nics_of: end, others, thread, inbox, place })
     }
 
     fn mesh(&self) -> Result<(&Mesh, &Known, SocketAddr), CallError> {

@@ -4,7 +4,9 @@ use shunt::host::gpu::{Span, lend};
 use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::pending::CancelHow;
 use shunt_transfer::{CallError, Change, NicKind, Node, Place, Region, Source, Wish};
+use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use std::sync::Arc;
@@ -125,6 +127,20 @@ fn wrong_calls_post_nothing_and_harm_nothing() {
     assert_eq!(refused(write(2, 8, 0)), "peer: expected another end of the job, got 2 at end 0");
     assert!(refused(write(1, 8, 0)).contains("described for writes of peers, got one of reads"));
     assert!(refused(write(1, 8, 60)).contains("expected bytes within 64 of the region, got 60 + 8"));
+    let foreign = "region: expected one of this node, got one of another node";
+    let from = &other.region;
+    let pages = || Pages { indices: vec![0], stride: 8, offset: 0 };
+    let write_pages = nodes[0].write_pages(1, 8, None, (from, pages()), (&target, pages())).map(|_| ());
+    let share = Share { peer: PeerId(1), len: 8, imm: None, from: 0, to: (&target, 0) };
+    for result in [
+        nodes[0].write(1, 8, None, (from, 0), (&target, 0)).map(|_| ()),
+        nodes[0].read(1, 8, (&target, 0), (from, 0)).map(|_| ()),
+        nodes[0].scatter(from, &[share]).map(|_| ()),
+        nodes[0].deregister(from),
+        write_pages,
+    ] {
+        assert_eq!(refused(result), foreign);
+    }
     assert!(nodes[0].expect(1, 5, 0, None).is_err(), "nothing is awaited");
     let missing = nodes[0].expect(1, 5, 1, Some(Duration::from_millis(20))).expect("open");
     assert!(matches!(
