@@ -5,6 +5,7 @@ use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
 use shunt_transfer_engine::rc::RcDomain;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// What is done for a caller.
 pub type Work = Box<dyn FnOnce(&mut Engine<RcDomain>, Nanos) + Send>;
@@ -47,4 +48,9 @@ impl Asker {
         self.tell(move |engine, now| _ = tell.send(work(engine, now)));
         heard.recv().map_err(|_| CallError::Closed)
     }
+}
+
+/// So much later; never, where there is no such time.
+pub fn until(now: Nanos, patience: Duration) -> Nanos {
+    Nanos::new(now.get().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -7,6 +7,7 @@
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
 //! | [`node`] | [`Node`]: an end and its thread |
+//! | [`several`] | scatters and barriers |
 //! | [`open`] | nodes that connect to each other one by one, at any time |
 //! | `mesh` | the connections of those |
 //! | `thread` | the thread that drives an engine |
@@ -26,12 +27,13 @@ pub mod node;
 pub mod open;
 pub mod pending;
 pub mod place;
+pub mod several;
 pub mod source;
 mod thread;
 
 pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};
-pub use pending::{Expectation, Scattered, Transfer};
+pub use pending::{Expectation, Met, Scattered, Transfer};
 pub use place::Place;
 pub use shunt_settings::{FABRIC, NicKind};
 pub use source::{Source, Wish};

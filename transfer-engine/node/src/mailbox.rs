@@ -44,11 +44,29 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// None is there, and none comes any more.
     pub fn take(&self, patience: Duration) -> Result<Option<T>, CallError> {
+        let taken = self.take_if(patience, |_| Ok::<_, std::convert::Infallible>(()))?;
+        Ok(taken.map(|Ok(one)| one))
+    }
+
+    /// The same if it may be taken: else it stays where it is, and why is the answer.
+    ///
+    /// # Errors
+    /// As [`Mailbox::take`].
+    pub fn take_if<E>(
+        &self,
+        patience: Duration,
+        may: impl Fn(&T) -> Result<(), E>,
+    ) -> Result<Option<Result<T, E>>, CallError> {
         let until = Instant::now().checked_add(patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            if let Some(why) = state.waiting.front().and_then(|one| may(one).err()) {
+                // Another thread may take it.
+                self.changed.notify_one();
+                return Ok(Some(Err(why)));
+            }
             if let Some(one) = state.waiting.pop_front() {
-                return Ok(Some(one));
+                return Ok(Some(Ok(one)));
             }
             if state.closed {
                 return Err(CallError::Closed);

@@ -1,18 +1,18 @@
 //! An end and the thread that drives its engine. Calls come from any thread, as work for that one.
 
-use crate::asker::Asker;
+use crate::asker::{Asker, until};
 use crate::connect::connect;
 use crate::error::{CallError, NoNode};
 use crate::mailbox::Mailbox;
 use crate::mesh::{Mesh, Order};
-use crate::pending::{Expectation, Scattered, Slot, Transfer};
+use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
 use crate::thread::{Begun, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Read, Scatter, Share, Write};
+use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Read, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
 use shunt_transfer_engine::rc::RcDomain;
@@ -76,6 +76,9 @@ pub enum Change {
     Left(u32),
 }
 
+/// A message, and whose it is.
+pub type Message = (u32, Vec<u8>);
+
 /// The others of a node that connects to them one by one.
 #[derive(Default)]
 pub(crate) struct Known {
@@ -99,7 +102,7 @@ pub struct Node {
     pub(crate) nics_of: u32,
     pub(crate) others: Others,
     pub(crate) thread: Option<JoinHandle<()>>,
-    pub(crate) inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
+    pub(crate) inbox: Arc<Mailbox<Message>>,
     pub(crate) place: Arc<Place>,
 }
 
@@ -220,7 +223,7 @@ impl Node {
     }
 
     /// A region of this node, as its engine knows it: the keys of another one would name other memory here.
-    fn own(&self, region: &Region) -> Result<Mr, CallError> {
+    pub(crate) fn own(&self, region: &Region) -> Result<Mr, CallError> {
         if region.node == self.id {
             return Ok(region.mr.clone());
         }
@@ -326,29 +329,34 @@ impl Node {
     ///
     /// # Errors
     /// The engine was closed.
-    pub fn receive(&self, patience: Duration) -> Result<Option<(u32, Vec<u8>)>, CallError> {
+    pub fn receive(&self, patience: Duration) -> Result<Option<Message>, CallError> {
         self.inbox.take(patience)
     }
 
-    /// Begins to write parts of a region to several peers: one write and one immediate each.
+    /// As [`Node::receive`], where there is room for so many bytes. One that is longer is left where it is, and its
+    /// length is the answer.
     ///
     /// # Errors
-    /// The region is another node's; there are no shares, one leaves a region, or its target is not for peers to write.
-    /// Nothing was posted.
-    pub fn scatter(&self, from: &Region, shares: &[Share<'_>]) -> Result<Scattered, CallError> {
-        shares.iter().try_for_each(|share| self.peer(share.peer.0).map(|_| ()))?;
-        let (slot, filler) = Slot::new();
-        let ends = |ends: Vec<(PeerId, Ended)>| ends.into_iter().map(|(_, ended)| ended.into()).collect();
-        let done = Box::new(move |ended| filler.fill(ends(ended)));
-        let plain = |share: &Share<'_>| (share.peer, share.len, share.imm, share.from, share.to.1);
-        let own: Vec<_> = shares.iter().map(|share| (plain(share), share.to.0.clone())).collect();
-        let from = self.own(from)?;
-        self.asker.ask(move |engine, now| {
-            let share = |((peer, len, imm, from, at), to)| Share { peer, len, imm, from, to: (to, at) };
-            let shares: Vec<_> = own.iter().map(|(plain, to)| share((*plain, to))).collect();
-            engine.submit_scatter(now, &Scatter { from: &from, shares: &shares }, done)
-        })??;
-        Ok(Scattered { slot })
+    /// The engine was closed.
+    pub fn receive_within(
+        &self,
+        room: usize,
+        patience: Duration,
+    ) -> Result<Option<Result<Message, usize>>, CallError> {
+        let is_short = |(_, message): &Message| match message.len() {
+            len if len > room => Err(len),
+            _ => Ok(()),
+        };
+        self.inbox.take_if(patience, is_short)
+    }
+
+    /// Begins to end, as dropping it does: whoever waits in a call is told. The node is still to be dropped.
+    pub fn stop(&self) {
+        self.asker.stop();
+        if let Others::Connected { mesh, known, .. } = &self.others {
+            known.changes.close();
+            mesh.order(Order::Refuse);
+        }
     }
 
     /// How many immediates a single write of so many bytes counts.
@@ -369,9 +377,7 @@ impl Node {
     ) -> Result<Expectation, CallError> {
         let (peer, (slot, filler)) = (self.peer(peer)?, Slot::new());
         self.asker.ask(move |engine, now| {
-            let until = patience.map_or(Nanos::MAX, |patience| {
-                Nanos::new(now.get().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)))
-            });
+            let until = patience.map_or(Nanos::MAX, |patience| until(now, patience));
             engine.expect((peer, imm), count, until, Box::new(move |reached| filler.fill(reached)))
         })??;
         Ok(Expectation { slot })

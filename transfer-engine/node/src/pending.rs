@@ -1,10 +1,11 @@
 //! What a call gives back: something that ends once, to wait for.
 
-use crate::asker::Asker;
+use crate::asker::{Asker, until};
 use crate::error::CallError;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::error::TransferError;
-use shunt_transfer_engine::ids::TransferId;
+use shunt_transfer_engine::ids::{PeerId, TransferId};
+use shunt_transfer_engine::join::JoinId;
 use shunt_transfer_engine::transfer::{Cancel, Ended};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -134,14 +135,7 @@ impl Transfer {
     /// Cancels it. Its end tells whether all of it was written before, and that nothing lands any more.
     pub fn cancel(&self, how: CancelHow) {
         let id = self.id;
-        self.asker.tell(move |engine, now| {
-            let how = match how {
-                CancelHow::Unposted => Cancel::Unposted,
-                CancelHow::Drain(most) => Cancel::Drain(now + Nanos::new(most.as_nanos() as u64)),
-                CancelHow::Now => Cancel::Now,
-            };
-            engine.cancel(now, id, how);
-        });
+        self.asker.tell(move |engine, now| _ = engine.cancel(now, id, how.at(now)));
     }
 }
 
@@ -156,10 +150,23 @@ pub enum CancelHow {
     Now,
 }
 
+impl CancelHow {
+    /// As the engine has it, at this time.
+    fn at(self, now: Nanos) -> Cancel {
+        match self {
+            Self::Unposted => Cancel::Unposted,
+            Self::Drain(most) => Cancel::Drain(until(now, most)),
+            Self::Now => Cancel::Now,
+        }
+    }
+}
+
 /// A scatter that was begun. It goes on if this is dropped.
 #[derive(Clone)]
 pub struct Scattered {
+    pub(crate) id: JoinId,
     pub(crate) slot: Arc<Slot<Vec<End>>>,
+    pub(crate) asker: Asker,
 }
 
 impl Scattered {
@@ -169,6 +176,42 @@ impl Scattered {
     /// The engine was closed before all ended.
     pub fn wait(&self, patience: Duration) -> Result<Option<Vec<End>>, CallError> {
         self.slot.wait(patience)
+    }
+
+    /// Has this called once all shares have ended or its engine was closed, as [`Transfer::when_ended`] does.
+    pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
+        self.slot.when_ended(Box::new(call));
+    }
+
+    /// Cancels the shares that have not ended.
+    pub fn cancel(&self, how: CancelHow) {
+        let id = self.id;
+        self.asker.tell(move |engine, now| _ = engine.cancel_scatter(now, id, how.at(now)));
+    }
+}
+
+/// What became of a barrier: with an error, of which peers, and why. A peer may be there twice, for what was sent to it
+/// and for what was expected of it.
+pub type Meeting = Result<(), Vec<(PeerId, TransferError)>>;
+
+/// A barrier that was begun. It goes on if this is dropped.
+#[derive(Clone)]
+pub struct Met {
+    pub(crate) slot: Arc<Slot<Meeting>>,
+}
+
+impl Met {
+    /// What became of it; `None` if it has not ended within this time, which may be none.
+    ///
+    /// # Errors
+    /// The engine was closed before it ended.
+    pub fn wait(&self, patience: Duration) -> Result<Option<Meeting>, CallError> {
+        self.slot.wait(patience)
+    }
+
+    /// Has this called once it has ended or its engine was closed, as [`Transfer::when_ended`] does.
+    pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
+        self.slot.when_ended(Box::new(call));
     }
 }
 

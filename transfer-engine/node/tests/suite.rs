@@ -195,6 +195,9 @@ fn messages_come_in_order_and_once_while_a_port_goes_down_and_memory_that_is_gon
         assert_eq!(sent.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
     }
     assert_eq!(nodes[1].receive(Duration::ZERO).expect("open"), None, "each once");
+    nodes[0].send(1, b"four").expect("short");
+    assert_eq!(nodes[1].receive_within(3, SOON).expect("open"), Some(Err(4)), "it is left where it is");
+    assert_eq!(nodes[1].receive_within(4, SOON).expect("open"), Some(Ok((0, b"four".to_vec()))));
     assert!(nodes[0].counts().expect("open").closed > 0, "the port was used");
     assert!(nodes[0].send(1, &vec![0; (1 << 20) + 1]).is_err(), "longer than a message may be");
     // A description whose keys no NIC knows: refused by the peer's NIC, and the lane is there again for the others.
@@ -356,4 +359,50 @@ fn nodes_that_cannot_connect_say_why() {
     assert!(a.exchange(b"mine").is_err() && a.send(7, b"late").is_err());
     let job = &nodes(2, 1)[0];
     assert!(job.connect(&at, soon).is_err() && job.next_change(soon).is_err(), "it is an end of a job");
+}
+
+#[test]
+fn a_scatter_is_cancelled_and_a_barrier_ends_once_both_are_there() {
+    let nodes = nodes(2, 2);
+    let len = 8 << 20;
+    let own = [0, 1].map(|end| Own::new(&nodes[end], len, 0, Rights::Write));
+    let targets = own.each_ref().map(described);
+    let share =
+        |from| Share { peer: PeerId(1), len: len as u64 / 2, imm: None, from, to: (&targets[1], from) };
+    let scattered = nodes[0].scatter(&own[0].region, &[share(0), share(len as u64 / 2)]).expect("fits");
+    scattered.cancel(CancelHow::Now);
+    let ends = scattered.wait(SOON).expect("open").expect("in time");
+    let cancelled =
+        |end: &shunt_transfer::pending::End| matches!(end.result, Err(TransferError::Cancelled { .. }));
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.is_quiet && cancelled(end)), "{ends:?}");
+    let meet = |end: usize, imm, patience| {
+        let other = 1 - end;
+        nodes[end].barrier(imm, &own[end].region, &[(other as u32, &targets[other])], patience).expect("fits")
+    };
+    let alone = meet(0, 5, Duration::from_millis(20)).wait(SOON).expect("open").expect("in time");
+    let failed = alone.expect_err("the other end does not come");
+    assert!(matches!(failed[..], [(PeerId(1), TransferError::Missing { imm: 5, .. })]), "{failed:?}");
+    let both = [0, 1].map(|end| meet(end, 6, SOON));
+    assert_eq!(both.map(|met| met.wait(SOON).expect("open")), [Some(Ok(())), Some(Ok(()))]);
+    assert!(nodes[0].barrier(7, &own[1].region, &[(1, &targets[1])], SOON).is_err(), "another node's region");
+    drop(nodes);
+}
+
+#[test]
+fn who_waits_in_a_call_is_told_when_a_node_begins_to_end() {
+    let place = place(2, 2);
+    let (node, _) = open(&place, 0);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = nobody.local_addr().expect("bound").to_string();
+    std::thread::scope(|threads| {
+        let message = threads.spawn(|| node.receive(Duration::MAX));
+        let change = threads.spawn(|| node.next_change(Duration::MAX));
+        let connect = threads.spawn(|| node.connect(&at, Duration::from_secs(1000)));
+        std::thread::sleep(Duration::from_millis(50));
+        node.stop();
+        assert!(matches!(message.join().expect("it ends"), Err(CallError::Closed)));
+        assert!(matches!(change.join().expect("it ends"), Err(CallError::Closed)));
+        let why = connect.join().expect("it ends").expect_err("nobody is there").to_string();
+        assert!(why.contains("this node leaves"), "{why}");
+    });
 }

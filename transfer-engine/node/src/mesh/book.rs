@@ -312,6 +312,11 @@ impl Book {
     pub fn leave(&mut self) {
         let all: Vec<Id> = self.peers.keys().copied().collect();
         all.iter().for_each(|id| self.forget(id, true));
+        self.refuse_all();
+    }
+
+    /// Wishes are not fulfilled any more.
+    pub fn refuse_all(&mut self) {
         let failed = take(&mut self.wanted).into_iter();
         self.out.extend(failed.map(|wanted| Do::Answered(wanted.wish, Err("this node leaves".to_owned()))));
     }

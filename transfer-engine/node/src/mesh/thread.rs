@@ -170,6 +170,7 @@ impl Driver {
                     self.book.want(Instant::now(), self.wishes.len() as u64 - 1, to, until);
                 }
                 Order::Cut(number) => self.book.cut(number),
+                Order::Refuse => self.book.refuse_all(),
                 Order::Stop => {
                     self.book.leave();
                     self.stopped = Some(Instant::now() + LAST_WORD);
