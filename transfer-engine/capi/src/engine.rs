@@ -1,4 +1,4 @@
-//! An end of a job: open, then closed.
+//! An end of a job, or a node that connects to others: open, then closed.
 
 use crate::events::Events;
 use crate::failure::{Failure, Status};
@@ -6,12 +6,15 @@ use crate::tally::{Tally, Token};
 use crate::turns::Turns;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
-use shunt_transfer::{NicKind, NoNode, Node, Place, Region, Source, Wish};
+use shunt_transfer::{CallError, FABRIC, NicKind, NoNode, Node, Place, Region, Source, Wish};
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::LEN_MAX;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
+
+/// Calls of other threads that use a region are over within this time.
+const CALLS: Duration = Duration::from_secs(5);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +56,21 @@ pub struct Engine {
     events: Arc<Events>,
     regions: Mutex<Vec<Weak<RegionOf>>>,
     end: u32,
-    ends: u32,
 }
 
-/// `ste_region`: empty once its engine is closed.
+/// A region, or why there is none any more.
+enum Held {
+    Open(Region),
+    TakenBack,
+    Closed,
+}
+
+/// `ste_region`.
 pub struct RegionOf {
     engine: Weak<Engine>,
-    region: Mutex<Option<Region>>,
+    held: Mutex<Held>,
+    /// Of its memory, while a NIC or a call may touch it.
+    in_use: Arc<Tally>,
 }
 
 /// `ste_target`.
@@ -70,29 +81,60 @@ pub struct TargetOf(pub MrDesc);
 /// # Errors
 /// There are no such NICs, the others were not reached, or not in time.
 pub fn open(opening: Opening, patience: Duration) -> Result<Vec<Engine>, Failure> {
-    let (tell, heard) = channel();
-    let thread = std::thread::Builder::new().name("transfer open".to_owned());
-    // What comes too late is dropped there.
-    let begun = thread.spawn(move || _ = tell.send(start(opening)));
-    begun.map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
-    let nodes = match heard.recv_timeout(patience) {
-        Ok(nodes) => nodes?,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-            let text = format!("ste_open: expected all ends within {patience:?}, got no answer of some");
-            return Err(Failure::new(Status::Timeout, text));
-        }
-        Err(_) => return Err(Failure::new(Status::Defect, "ste_open: expected an answer, got a panic")),
-    };
+    let nodes = within("ste_open", "all ends", patience, move || start(opening))?;
     Ok(nodes.into_iter().map(Engine::of).collect())
 }
 
-fn start(opening: Opening) -> Result<Vec<Node>, Failure> {
-    let Opening { nic, rails, soft_gbps, ends } = opening;
+/// Starts a node without peers, which listens at `at`. `number` is its own among those of this machine whose NICs are
+/// software.
+///
+/// # Errors
+/// There are no such NICs, the address cannot be used, there is no secret, or not in time.
+pub fn listen(opening: Opening, at: String, number: u32, patience: Duration) -> Result<Engine, Failure> {
+    let node = within("ste_listen", "its NICs", patience, move || {
+        let source = source(&opening)?;
+        let fabric = std::env::var("SHUNT_FABRIC").unwrap_or_else(|_| FABRIC.to_owned());
+        let place = Arc::new(Place::beside(&source, number, &fabric)?);
+        place.lines.iter().for_each(|line| shunt_transfer::complain(line));
+        Ok(Node::open(&place, number, opening.rails, &at)?)
+    });
+    node.map(Engine::of)
+}
+
+/// What work on a thread of its own comes to. What comes too late is dropped there.
+fn within<T: Send + 'static>(
+    name: &str,
+    what: &str,
+    patience: Duration,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let (tell, heard) = channel();
+    let thread = std::thread::Builder::new().name("transfer open".to_owned());
+    let begun = thread.spawn(move || _ = tell.send(work()));
+    begun.map_err(|error| Failure::new(Status::System, format!("a thread: expected one, got {error}")))?;
+    match heard.recv_timeout(patience) {
+        Ok(done) => done,
+        Err(RecvTimeoutError::Timeout) => {
+            let text = format!("{name}: expected {what} within {patience:?}, got no answer of some");
+            Err(Failure::new(Status::Timeout, text))
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Failure::new(Status::Defect, format!("{name}: expected an answer, got a panic")))
+        }
+    }
+}
+
+fn source(opening: &Opening) -> Result<Source, Failure> {
+    let Opening { nic, rails, soft_gbps, .. } = *opening;
     let said = |_: &str| std::env::var(NicKind::VARIABLE).ok();
     let set = NicKind::from_lookup(&said);
     let set = set.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
-    let source = Source::find(Wish { nic: nic.or(set).unwrap_or_default(), rails, soft_gbps })?;
-    let place = match ends {
+    Ok(Source::find(Wish { nic: nic.or(set).unwrap_or_default(), rails, soft_gbps })?)
+}
+
+fn start(opening: Opening) -> Result<Vec<Node>, Failure> {
+    let source = source(&opening)?;
+    let place = match opening.ends {
         Some(ends) => Place::alone(&source, ends)?,
         None => Place::from_env(&source)?.ok_or_else(|| {
             let text = "SHUNT_RANK: expected a number, as `shunt run -n 2 -- PROGRAM` and other launchers set it, got \
@@ -101,7 +143,7 @@ fn start(opening: Opening) -> Result<Vec<Node>, Failure> {
         })?,
     };
     place.lines.iter().for_each(|line| shunt_transfer::complain(line));
-    Ok(Node::start(place, rails)?)
+    Ok(Node::start(place, opening.rails)?)
 }
 
 fn closed() -> Failure {
@@ -111,21 +153,16 @@ fn closed() -> Failure {
 impl Engine {
     fn of(node: Node) -> Self {
         let in_use = Arc::new(Tally::default());
-        let (end, ends) = (node.end(), node.ends());
+        let end = node.end();
         let (turns, events) = (Arc::default(), Arc::<Events>::default());
         let live = Live { node, _told: Told(events.clone()), _token: in_use.token() };
         let live = RwLock::new(Some(Arc::new(live)));
-        Self { live, in_use, turns, events, regions: Mutex::default(), end, ends }
+        Self { live, in_use, turns, events, regions: Mutex::default(), end }
     }
 
     /// The number of this end.
     pub fn end(&self) -> u32 {
         self.end
-    }
-
-    /// Ends of the job.
-    pub fn ends(&self) -> u32 {
-        self.ends
     }
 
     /// Ends that were not polled yet.
@@ -145,13 +182,25 @@ impl Engine {
         Ok(work(&live.as_ref().ok_or_else(closed)?.node)?)
     }
 
+    /// The same for a call that may take long: it does not hold up [`Engine::close`], which ends it.
+    ///
+    /// # Errors
+    /// As [`Engine::with`].
+    pub fn wait<T>(&self, work: impl FnOnce(&Node) -> Result<T, CallError>) -> Result<T, Failure> {
+        Ok(work(&self.live()?.node)?)
+    }
+
+    fn live(&self) -> Result<Arc<Live>, Failure> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
     /// Gives bytes to all ends, and returns everyone's. One that takes longer goes on without its caller, and those
     /// that come later keep their order behind it.
     ///
     /// # Errors
     /// Not in time, or an end is gone.
     pub fn exchange(&self, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, Failure> {
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
+        let live = self.live()?;
         let (mine, turn, (tell, heard)) = (mine.to_vec(), self.turns.take(), channel());
         let thread = std::thread::Builder::new().name("transfer exchange".to_owned());
         let begun = thread.spawn(move || {
@@ -178,7 +227,7 @@ impl Engine {
     /// It is none, a NIC refuses, or the engine is closed.
     ///
     /// # Safety
-    /// All of these bytes can be read and written until [`Engine::close`] has said that it is closed.
+    /// All of these bytes can be read and written until [`Engine::close`] or [`RegionOf::deregister`] has succeeded.
     pub unsafe fn register(
         self: &Arc<Self>,
         address: usize,
@@ -191,12 +240,15 @@ impl Engine {
         }
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref().ok_or_else(closed)?;
-        let owner = Box::new(self.in_use.token());
-        // SAFETY: the caller keeps the memory until `close` succeeds, which waits for the token in `owner`.
+        let in_use = Arc::new(Tally::default());
+        let owner = Box::new((self.in_use.token(), in_use.token()));
+        // SAFETY: the caller keeps the memory until `close` or `deregister` succeeds, and each waits for its token in
+        // `owner`.
         let memory = unsafe { shunt_transfer::lend(address as u64, bytes as u64, owner) };
         let memory = memory.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
         let region = live.node.register(memory, rights)?;
-        let region = Arc::new(RegionOf { engine: Arc::downgrade(self), region: Mutex::new(Some(region)) });
+        let (engine, held) = (Arc::downgrade(self), Mutex::new(Held::Open(region)));
+        let region = Arc::new(RegionOf { engine, held, in_use });
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         regions.retain(|region| region.strong_count() > 0);
         regions.push(Arc::downgrade(&region));
@@ -215,7 +267,7 @@ impl Engine {
             Err(error) => return Err(refused(error.to_string())),
         };
         self.with(|node| {
-            let (pe, nics) = (node.end(), &node.place().nics);
+            let (pe, nics) = (node.nics_of(), &node.place().nics);
             let rails = nics.count(pe);
             if rail as usize >= rails {
                 return Err(Failure::refused("rail", &format!("one below {rails}"), rail));
@@ -232,9 +284,10 @@ impl Engine {
         let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take();
         let regions = std::mem::take(&mut *self.regions.lock().unwrap_or_else(PoisonError::into_inner));
         for region in regions.iter().filter_map(Weak::upgrade) {
-            region.region.lock().unwrap_or_else(PoisonError::into_inner).take();
+            *region.held() = Held::Closed;
         }
         if let Some(live) = live {
+            live.node.stop();
             let thread = std::thread::Builder::new().name("transfer close".to_owned());
             // Where no thread can be made it is dropped here.
             let _ = thread.spawn(move || drop(live));
@@ -266,8 +319,39 @@ impl RegionOf {
     /// The region.
     ///
     /// # Errors
-    /// Its engine is closed.
+    /// Its engine is closed, or it was taken back.
     pub fn region(&self) -> Result<Region, Failure> {
-        self.region.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+        match &*self.held() {
+            Held::Open(region) => Ok(region.clone()),
+            Held::TakenBack => Err(Failure::refused("region", "a registered one", "one that was taken back")),
+            Held::Closed => Err(closed()),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has every NIC take its keys back: its memory is the caller's alone.
+    ///
+    /// # Errors
+    /// A transfer of this end uses it, a NIC refuses, or a call of another thread did not end in time.
+    pub fn deregister(&self) -> Result<(), Failure> {
+        let (engine, region) = (self.engine.upgrade().ok_or_else(closed)?, self.region()?);
+        engine.with(|node| node.deregister(&region))?;
+        drop(region);
+        let mut held = self.held();
+        if matches!(*held, Held::Open(_)) {
+            *held = Held::TakenBack;
+        }
+        drop(held);
+        match self.in_use.left_after(CALLS) {
+            0 => Ok(()),
+            left => {
+                let want = "its memory back from NICs and calls";
+                let text = format!("ste_deregister: expected {want} within {CALLS:?}, got {left} in use");
+                Err(Failure::new(Status::Timeout, text))
+            }
+        }
     }
 }

@@ -36,21 +36,23 @@ macro_rules! statuses {
 statuses! {
     Ok = 0, "done";
     PeerLost = 1, "no rail to the peer worked for the give-up time";
-    Cancelled = 2, "cancelled before all of it was written";
-    Uncertain = 3, "pieces with immediates may have arrived or not";
-    Unproven = 4, "pieces may still land";
-    Missing = 5, "immediates did not come by the deadline";
-    OutOfRegion = 6, "bytes beyond a region";
-    Rights = 7, "a region that is not for this use of peers";
-    Refused = 8, "an argument that makes no sense";
-    Description = 9, "bytes that describe no region of this version";
-    Handle = 10, "no handle of this kind that is open";
-    TooSmall = 11, "a buffer that is too small";
-    Timeout = 12, "not within the time that the call was given";
-    Closed = 13, "the engine is closed";
-    Nics = 14, "NICs or other ends that cannot be reached";
-    System = 15, "a NIC or another end that refuses";
-    Defect = 16, "a defect of this library";
+    PeerLeft = 2, "the peer has left, or was cut off";
+    Cancelled = 3, "cancelled before all of it was written";
+    Uncertain = 4, "pieces with immediates may have arrived or not";
+    Unproven = 5, "pieces may still land";
+    Denied = 6, "a NIC refused the keys or addresses of a piece";
+    Missing = 7, "immediates did not come by the deadline";
+    OutOfRegion = 8, "bytes beyond a region";
+    Rights = 9, "a region that is not for this use of peers";
+    Refused = 10, "an argument that makes no sense";
+    Description = 11, "bytes that describe no region of this version";
+    Handle = 12, "no handle of this kind that is open";
+    TooSmall = 13, "a buffer that is too small";
+    Timeout = 14, "not within the time that the call was given";
+    Closed = 15, "the engine is closed";
+    Nics = 16, "NICs or other ends that cannot be reached";
+    System = 17, "a NIC or another end that refuses";
+    Defect = 18, "a defect of this library";
 }
 
 /// A status that is no success, and its text.
@@ -77,13 +79,15 @@ impl Failure {
 impl From<&TransferError> for Failure {
     fn from(error: &TransferError) -> Self {
         let status = match error {
-            TransferError::PeerLost { .. } | TransferError::PeerLeft { .. } => Status::PeerLost,
+            TransferError::PeerLost { .. } => Status::PeerLost,
+            TransferError::PeerLeft { .. } => Status::PeerLeft,
             TransferError::Cancelled { .. } => Status::Cancelled,
             TransferError::Uncertain { .. } => Status::Uncertain,
             TransferError::Unproven { .. } => Status::Unproven,
             TransferError::Missing { .. } => Status::Missing,
             TransferError::OutOfRegion { .. } => Status::OutOfRegion,
-            TransferError::Rights { .. } | TransferError::Denied { .. } => Status::Rights,
+            TransferError::Rights { .. } => Status::Rights,
+            TransferError::Denied { .. } => Status::Denied,
             TransferError::Description { .. } => Status::Description,
             TransferError::Refused { .. } => Status::Refused,
         };
@@ -145,6 +149,7 @@ pub fn guarded(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> c_int 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shunt_transfer_engine::ids::PeerId;
 
     fn said() -> String {
         // SAFETY: `last` gives a text with a 0 at its end, which stands until this thread's next failure.
@@ -162,6 +167,24 @@ mod tests {
         assert_eq!(std::thread::spawn(said).join().expect("it ends"), "", "another thread has its own");
         assert_eq!(guarded("f", || Ok(())), 0);
         assert!(!said().is_empty(), "a call that succeeds leaves it");
+    }
+
+    #[test]
+    fn each_end_of_a_transfer_has_a_status_of_its_own() {
+        let (peer, written, of, pieces) = (PeerId(1), 2, 3, 1);
+        let ends = [
+            TransferError::PeerLost { peer, waited_ns: 5, written, of },
+            TransferError::PeerLeft { peer, written, of },
+            TransferError::Cancelled { written, of },
+            TransferError::Uncertain { peer, pieces },
+            TransferError::Unproven { peer, pieces },
+            TransferError::Denied { peer, written, of },
+            TransferError::Missing { imm: 7, got: 0, want: 1, peer },
+        ];
+        for (number, error) in (1..).zip(&ends) {
+            let failure = Failure::from(error);
+            assert_eq!((failure.status as i32, failure.text), (number, error.to_string()));
+        }
     }
 
     #[test]

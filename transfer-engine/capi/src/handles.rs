@@ -54,7 +54,7 @@ macro_rules! kind {
 kind!(Engine, Engine, "engine", "ste_open");
 kind!(Region, RegionOf, "region", "ste_register");
 kind!(Target, TargetOf, "target", "ste_import");
-kind!(Operation, Operation, "operation", "ste_write, ste_write_pages, ste_read or ste_expect");
+kind!(Operation, Operation, "operation", "a call that begins one, such as ste_write");
 
 impl Object {
     const fn name(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! The caller's memory: read and written here alone. Nothing is assumed of alignment.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use shunt_transfer_engine::shard::Pages;
 use std::ffi::{CStr, c_char};
 
@@ -21,6 +21,23 @@ pub unsafe fn bytes<'a>(what: &str, pointer: *const u8, count: usize) -> Result<
         // SAFETY: the caller of this function vouches for the bytes; they are not NULL and fit, as was looked at.
         _ => Ok(unsafe { std::slice::from_raw_parts(pointer, count) }),
     }
+}
+
+/// Values of the caller's, copied.
+///
+/// # Errors
+/// NULL, where there are to be some; more than there can be.
+///
+/// # Safety
+/// Unless it is NULL, so many `T` lie at the pointer.
+pub unsafe fn array<T: Copy>(what: &str, pointer: *const T, count: usize) -> Result<Vec<T>, Failure> {
+    let size = count.checked_mul(size_of::<T>()).filter(|size| isize::try_from(*size).is_ok());
+    size.ok_or_else(|| Failure::refused(what, "as many as fit in memory", count))?;
+    if count > 0 {
+        present(what, pointer)?;
+    }
+    // SAFETY: the caller of this function vouches for so many values; they are not NULL and fit, as was looked at.
+    Ok((0..count).map(|at| unsafe { pointer.add(at).read_unaligned() }).collect())
 }
 
 /// A value of the caller's.
@@ -47,6 +64,37 @@ pub unsafe fn write<T>(what: &str, pointer: *mut T, value: T) -> Result<(), Fail
     present(what, pointer)?;
     // SAFETY: the caller of this function vouches for the room; it is not NULL.
     unsafe { pointer.write_unaligned(value) };
+    Ok(())
+}
+
+/// Gives the caller values, and says how many there are. Where its array is NULL it says so alone.
+///
+/// # Errors
+/// NULL for how many; an array with too few places, in which nothing was written.
+///
+/// # Safety
+/// Unless it is NULL, `count` is how many `T` can be written at `places`, and can be written itself.
+pub unsafe fn give<T: Copy>(
+    what: &str,
+    values: &[T],
+    places: *mut T,
+    count: *mut usize,
+) -> Result<(), Failure> {
+    // SAFETY: the caller of this function vouches for the word.
+    let room = unsafe { read(&format!("places of {what}"), count) }?;
+    // SAFETY: as above.
+    unsafe { write(what, count, values.len()) }?;
+    if places.is_null() {
+        return Ok(());
+    }
+    if room < values.len() {
+        let text = format!("{what}: expected room for {} or more, got {room}", values.len());
+        return Err(Failure::new(Status::TooSmall, text));
+    }
+    for (at, value) in values.iter().enumerate() {
+        // SAFETY: the caller's array has room for so many, by its own word.
+        unsafe { places.add(at).write_unaligned(*value) };
+    }
     Ok(())
 }
 

@@ -4,8 +4,11 @@
 use shunt_task::ports;
 use shunt_transfer_c::api::ends::{Counters, Options};
 use shunt_transfer_c::api::operations::{Event, Outcome};
+use shunt_transfer_c::api::peers::Changed;
+use shunt_transfer_c::api::several::{RawOther, RawShare};
 use shunt_transfer_c::failure::Status;
 use shunt_transfer_c::raw::RawPages;
+use shunt_transfer_engine::message::MESSAGE_MAX;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -151,12 +154,14 @@ fn exercised(mut run: impl FnMut() -> Output) -> String {
 
 /// What the library says of the numbers and structures in the header, in the words of `layout.c`.
 fn own_layout() -> String {
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 19] = [
         "OK",
         "PEER_LOST",
+        "PEER_LEFT",
         "CANCELLED",
         "UNCERTAIN",
         "UNPROVEN",
+        "DENIED",
         "MISSING",
         "OUT_OF_REGION",
         "RIGHTS",
@@ -190,6 +195,10 @@ fn own_layout() -> String {
     layout!(Outcome, "ste_result", status quiet);
     layout!(Event, "ste_event", operation user result);
     layout!(Counters, "ste_counters", failovers opened again);
+    layout!(RawShare, "ste_share", peer reserved to to_offset from_offset bytes imm);
+    layout!(RawOther, "ste_other", peer reserved target);
+    layout!(Changed, "ste_change", peer joined);
+    let _ = writeln!(text, "STE_MESSAGE_MAX {MESSAGE_MAX}");
     let _ = writeln!(text, "STE_OPTIONS {} 5", size_of::<Options>());
     text
 }
@@ -245,6 +254,25 @@ fn two_ends_of_a_process_move_every_byte() {
 fn what_makes_no_sense_is_refused_and_posts_nothing() {
     let Some(folder) = folder() else { return };
     alone(&program(folder, "refusals"), &[], "refused, and nothing posted");
+}
+
+#[test]
+fn ends_send_messages_scatter_and_meet() {
+    let Some(folder) = folder() else { return };
+    alone(&program(folder, "several"), &[], "every message and every share came");
+}
+
+#[test]
+fn nodes_connect_talk_take_memory_back_and_cut_each_other_off() {
+    let Some(folder) = folder() else { return };
+    let run = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = Runtime::new();
+        let mut command = plain(&program(folder, "nodes"));
+        command.env("XDG_RUNTIME_DIR", &runtime.0).output().expect("it starts")
+    };
+    let said = exercised(run);
+    assert!(said.contains("nothing landed behind a word that nothing lands"), "{said}");
 }
 
 #[test]

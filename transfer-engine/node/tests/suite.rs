@@ -392,8 +392,8 @@ fn a_scatter_is_cancelled_and_a_barrier_ends_once_both_are_there() {
 fn who_waits_in_a_call_is_told_when_a_node_begins_to_end() {
     let place = place(2, 2);
     let (node, _) = open(&place, 0);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let at = nobody.local_addr().expect("bound").to_string();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = silent.local_addr().expect("bound").to_string();
     std::thread::scope(|threads| {
         let message = threads.spawn(|| node.receive(Duration::MAX));
         let change = threads.spawn(|| node.next_change(Duration::MAX));
@@ -402,7 +402,7 @@ fn who_waits_in_a_call_is_told_when_a_node_begins_to_end() {
         node.stop();
         assert!(matches!(message.join().expect("it ends"), Err(CallError::Closed)));
         assert!(matches!(change.join().expect("it ends"), Err(CallError::Closed)));
-        let why = connect.join().expect("it ends").expect_err("nobody is there").to_string();
+        let why = connect.join().expect("it ends").expect_err("it has no peer").to_string();
         assert!(why.contains("this node leaves"), "{why}");
     });
 }

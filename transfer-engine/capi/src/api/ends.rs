@@ -45,7 +45,7 @@ pub struct Counters {
     pub again: u64,
 }
 
-fn opening(options: Options) -> Result<Opening, Failure> {
+pub(super) fn opening(options: Options) -> Result<Opening, Failure> {
     let Options { bytes, timeout_ns, nic, rails, ends, reserved, soft_gbps } = options;
     if bytes != size_of::<Options>() || reserved != 0 {
         let want = format!("{} bytes, `reserved` 0", size_of::<Options>());
@@ -119,7 +119,9 @@ unsafe extern "C" fn ste_end(engine: Handle, end: *mut u32) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ste_ends(engine: Handle, ends: *mut u32) -> c_int {
     // SAFETY: the caller's word.
-    guarded("ste_ends", || unsafe { raw::write("ends", ends, find::<Engine>(engine)?.ends()) })
+    guarded("ste_ends", || unsafe {
+        raw::write("ends", ends, find::<Engine>(engine)?.with(|node| Ok::<_, Failure>(node.ends()))?)
+    })
 }
 
 /// # Safety

@@ -1,7 +1,7 @@
-//! Register, describe, import.
+//! Register, deregister, describe, import.
 
 use crate::engine::{Engine, RegionOf, TargetOf};
-use crate::failure::{Failure, Status, guarded};
+use crate::failure::{Failure, guarded};
 use crate::handles::{self, Handle, Object, find, pointer};
 use crate::raw;
 use shunt_transfer_engine::region::{MrDesc, Rights};
@@ -9,7 +9,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// # Safety
-/// The memory stays readable and writable until its engine is closed; `region` is NULL or can be written.
+/// The memory stays readable and writable until it is taken back or its engine is closed; `region` is NULL or can be
+/// written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ste_register(
     engine: Handle,
@@ -41,20 +42,8 @@ unsafe extern "C" fn ste_register(
 unsafe extern "C" fn ste_describe(region: Handle, buffer: *mut u8, bytes: *mut usize) -> c_int {
     guarded("ste_describe", || {
         let description = find::<RegionOf>(region)?.region()?.describe().to_bytes();
-        // SAFETY: the caller's word.
-        let room = unsafe { raw::read("bytes", bytes) }?;
-        // SAFETY: as above.
-        unsafe { raw::write("bytes", bytes, description.len()) }?;
-        if buffer.is_null() {
-            return Ok(());
-        }
-        if room < description.len() {
-            let text = format!("buffer: expected {} bytes or more, got {room}", description.len());
-            return Err(Failure::new(Status::TooSmall, text));
-        }
-        // SAFETY: the caller's buffer has room for so many bytes, by its own word.
-        unsafe { std::ptr::copy_nonoverlapping(description.as_ptr(), buffer, description.len()) };
-        Ok(())
+        // SAFETY: the caller's word and buffer.
+        unsafe { raw::give("buffer", &description, buffer, bytes) }
     })
 }
 
@@ -78,6 +67,11 @@ unsafe extern "C" fn ste_import(
         // SAFETY: the caller's pointer.
         unsafe { raw::write("target", target, handle) }
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ste_deregister(region: Handle) -> c_int {
+    guarded("ste_deregister", || find::<RegionOf>(region)?.deregister())
 }
 
 #[unsafe(no_mangle)]

@@ -3,14 +3,20 @@
 //! | module | functions |
 //! | --- | --- |
 //! | [`ends`] | open, close, exchange, who and how many, counters, faults of soft NICs |
-//! | [`memory`] | register, describe, import |
-//! | [`transfers`] | write, write pages, read, expect |
+//! | [`peers`] | nodes that connect one by one: listen, connect, peers, changes, revoke |
+//! | [`memory`] | register, deregister, describe, import |
+//! | [`messages`] | send, receive |
+//! | [`transfers`] | write, write pages, read, expect, counters of immediates |
+//! | [`several`] | scatters and barriers |
 //! | [`operations`] | test, wait, poll, cancel |
 //! | [`words`] | version, statuses in words, the last failure |
 
 pub mod ends;
 pub mod memory;
+pub mod messages;
 pub mod operations;
+pub mod peers;
+pub mod several;
 pub mod transfers;
 pub mod words;
 

@@ -1,4 +1,4 @@
-//! Write, write pages, read, expect.
+//! Write, write pages, read, expect, counters of immediates.
 
 use super::patience;
 use crate::engine::{Engine, RegionOf, TargetOf};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 /// Where a handle goes, and what the caller calls the operation.
 #[derive(Clone, Copy)]
-struct Out {
-    user: *mut c_void,
-    operation: *mut *mut c_void,
+pub(super) struct Out {
+    pub user: *mut c_void,
+    pub operation: *mut *mut c_void,
 }
 
 /// Begins something, and gives the caller its handle.
 ///
 /// # Safety
 /// The place of the handle is NULL or can be written.
-unsafe fn begin(
+pub(super) unsafe fn begin(
     engine: &Arc<Engine>,
     out: Out,
     begin: impl FnOnce(&Node) -> Result<Begun, CallError>,
@@ -37,7 +37,7 @@ unsafe fn begin(
     unsafe { raw::write("operation", out.operation, pointer(handle)) }
 }
 
-fn imm(imm: i64) -> Result<Option<u32>, Failure> {
+pub(super) fn imm(imm: i64) -> Result<Option<u32>, Failure> {
     match (imm, u32::try_from(imm)) {
         (-1, _) => Ok(None),
         (_, Ok(imm)) => Ok(Some(imm)),
@@ -154,4 +154,20 @@ unsafe extern "C" fn ste_expect(
         // SAFETY: the caller's pointer.
         unsafe { begin(&engine, Out { user, operation }, expect) }
     })
+}
+
+/// # Safety
+/// `count` is NULL or can be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ste_counter(engine: Handle, peer: u32, imm: u32, count: *mut u64) -> c_int {
+    guarded("ste_counter", || {
+        let counted = find::<Engine>(engine)?.with(|node| node.counter(peer, imm))?;
+        // SAFETY: the caller's word.
+        unsafe { raw::write("count", count, counted) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ste_forget(engine: Handle, peer: u32, imm: u32) -> c_int {
+    guarded("ste_forget", || find::<Engine>(engine)?.with(|node| node.forget(peer, imm)))
 }

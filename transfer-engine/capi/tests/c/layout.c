@@ -9,9 +9,11 @@
 int main(void) {
     NUMBER(STE_OK);
     NUMBER(STE_PEER_LOST);
+    NUMBER(STE_PEER_LEFT);
     NUMBER(STE_CANCELLED);
     NUMBER(STE_UNCERTAIN);
     NUMBER(STE_UNPROVEN);
+    NUMBER(STE_DENIED);
     NUMBER(STE_MISSING);
     NUMBER(STE_OUT_OF_REGION);
     NUMBER(STE_RIGHTS);
@@ -49,6 +51,22 @@ int main(void) {
     FIELD(ste_counters, failovers);
     FIELD(ste_counters, opened);
     FIELD(ste_counters, again);
+    SIZE(ste_share);
+    FIELD(ste_share, peer);
+    FIELD(ste_share, reserved);
+    FIELD(ste_share, to);
+    FIELD(ste_share, to_offset);
+    FIELD(ste_share, from_offset);
+    FIELD(ste_share, bytes);
+    FIELD(ste_share, imm);
+    SIZE(ste_other);
+    FIELD(ste_other, peer);
+    FIELD(ste_other, reserved);
+    FIELD(ste_other, target);
+    SIZE(ste_change);
+    FIELD(ste_change, peer);
+    FIELD(ste_change, joined);
+    printf("STE_MESSAGE_MAX %zu\n", STE_MESSAGE_MAX);
     ste_options options = STE_OPTIONS(5);
     printf("STE_OPTIONS %zu %llu\n", options.bytes, (unsigned long long)options.timeout_ns);
     return 0;
