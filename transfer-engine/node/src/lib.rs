@@ -12,6 +12,7 @@
 //! | `mesh` | the connections of those |
 //! | `thread` | the thread that drives an engine |
 //! | `mailbox` | what has come and waits for a thread of the program |
+//! | `words` | words that a kernel writes and the thread looks at; barriers |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
 //! | `asker` | the way to that thread |
 //! | [`error`] | why there is no node, and why a call failed |
@@ -30,6 +31,7 @@ pub mod place;
 pub mod several;
 pub mod source;
 mod thread;
+mod words;
 
 pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};

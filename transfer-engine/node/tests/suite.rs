@@ -9,7 +9,10 @@ use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_engine::watch::Goes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -405,4 +408,23 @@ fn who_waits_in_a_call_is_told_when_a_node_begins_to_end() {
         let why = connect.join().expect("it ends").expect_err("it has no peer").to_string();
         assert!(why.contains("this node leaves"), "{why}");
     });
+}
+
+#[test]
+fn words_that_change_are_told_until_nobody_watches() {
+    let nodes = nodes(2, 1);
+    let (word, (tell, told)) = (Arc::new(AtomicU64::new(3)), channel());
+    let read = word.clone();
+    let each = move |old, new| {
+        let _ = tell.send((old, new));
+        Goes::On
+    };
+    let watcher =
+        nodes[1].watch(Box::new(move || read.load(Ordering::Relaxed)), Box::new(each)).expect("open");
+    word.store(5, Ordering::Release);
+    assert_eq!(told.recv_timeout(SOON), Ok((3, 5)));
+    assert!(nodes[1].unwatch(watcher).expect("open") && !nodes[1].unwatch(watcher).expect("open"));
+    word.store(6, Ordering::Release);
+    assert!(told.recv_timeout(Duration::from_millis(20)).is_err(), "it has ended");
+    drop(nodes);
 }
