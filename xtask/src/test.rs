@@ -45,6 +45,7 @@ const LATER: &[&str] = &[
     "shunt-transfer-program",
     "shunt-transfer-capi",
     "shunt-kv",
+    "shunt-moe-proxy",
     "shunt-weight-sync",
     "shunt-concurrency",
     "shunt-gpu-tool",

@@ -191,6 +191,7 @@ const TOP: &[&str] = &[
     "shunt-transfer-bw",
     "shunt-weight-sync",
     "shunt-kv",
+    "shunt-moe-proxy",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.

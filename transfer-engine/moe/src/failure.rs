@@ -1,0 +1,66 @@
+//! Why a rank does not go on.
+
+use serde::{Deserialize, Serialize};
+use shunt_transfer::CallError;
+use shunt_transfer_engine::error::TransferError;
+use std::fmt;
+
+/// The first thing that went wrong at a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What.
+    pub why: String,
+    /// No rail to a rank was left.
+    pub is_lost: bool,
+    /// The fate of a write is not known.
+    pub is_uncertain: bool,
+}
+
+impl Failure {
+    /// A promise was broken.
+    pub fn broken(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_lost: false, is_uncertain: false }
+    }
+
+    /// A rank cannot be reached.
+    pub fn lost(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_lost: true, is_uncertain: false }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        let is_lost = matches!(error, TransferError::PeerLost { .. });
+        let is_uncertain = matches!(error, TransferError::Uncertain { .. });
+        Self { why: error.to_string(), is_lost, is_uncertain }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Transfer(error) => error.into(),
+            error => Self::broken(error.to_string()),
+        }
+    }
+}
+
+impl From<shunt::host::error::GpuError> for Failure {
+    fn from(error: shunt::host::error::GpuError) -> Self {
+        Self::broken(error.to_string())
+    }
+}
+
+impl From<crate::routes::BadRoutes> for Failure {
+    fn from(error: crate::routes::BadRoutes) -> Self {
+        Self::broken(error.to_string())
+    }
+}

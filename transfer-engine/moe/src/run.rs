@@ -1,0 +1,63 @@
+//! The run of a rank, with its faults, and what it tells the others at its end.
+
+use crate::options::Options;
+use crate::verdict::Part;
+use anyhow::{Context, Result};
+use shunt_moe_proxy::buffers::Buffers;
+use shunt_moe_proxy::model::Model;
+use shunt_moe_proxy::rank::{Rank, Times, doubled};
+use shunt_transfer::Node;
+use shunt_transfer_program::faults::Planned;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A rank goes on for so long after its last layer: what comes twice comes in that time.
+const REST: Duration = Duration::from_millis(200);
+/// Lines of progress, at most so often.
+const LINE: Duration = Duration::from_secs(1);
+
+/// Runs a rank. All ranks answer with the same.
+///
+/// # Errors
+/// A rank does not answer, or a call is refused.
+pub fn run(options: &Options, buffers: Buffers, model: &Model, node: Node) -> Result<Vec<Part>> {
+    let (number, rails, node) = (node.end(), options.nics.rails, Arc::new(node));
+    let rank = Rank::new(node.clone(), rails, buffers)?;
+    if number == 0 {
+        shunt::host::complain!("moe_proxy: {} ranks are connected, {rails} rails each", options.ranks);
+    }
+    let before = node.counts()?;
+    let planned = Planned::begin(&options.nics.inject, number, &node.place().nics);
+    let planned = planned.map_err(anyhow::Error::msg)?;
+    let (began, said) = (Instant::now(), std::cell::Cell::new(Instant::now()));
+    let each = |layer: u64| {
+        if number == 0 && (said.get().elapsed() >= LINE || layer == u64::from(options.layers)) {
+            said.set(Instant::now());
+            let seconds = began.elapsed().as_secs_f64();
+            shunt::host::complain!("moe_proxy: layer {layer} of {}, {seconds:.1} s", options.layers);
+        }
+    };
+    let ran = rank.layers(model, options.layers.into(), &mut |_, _, _, _| {}, &each);
+    std::thread::sleep(REST);
+    let counts = node.counts()?;
+    let of = |time: fn(&Times) -> u64| ran.times.iter().map(time).collect::<Vec<u64>>();
+    let mut part = Part {
+        imm_doubled: if ran.failure.is_none() { doubled(&node, ran.seen.layers)? } else { 0 },
+        layers_rail_down: ran.layers_rail_down,
+        dispatch: of(|times| times.dispatch_ns).into(),
+        combine: of(|times| times.combine_ns).into(),
+        layer: of(|times| times.layer_ns).into(),
+        seen: ran.seen,
+        failovers: counts.closed,
+        returns: counts.opened - before.opened,
+        pieces_again: counts.again,
+        faults: planned.struck(&node.place().nics).map_err(anyhow::Error::msg)?,
+        ..Part::default()
+    };
+    if let Some(failure) = ran.failure {
+        (part.peer_lost, part.uncertain) = (failure.is_lost, failure.is_uncertain);
+        part.failure = failure.why;
+    }
+    let all = node.exchange(&serde_json::to_vec(&part)?)?;
+    all.iter().map(|bytes| serde_json::from_slice(bytes).context("what another rank said")).collect()
+}
