@@ -54,7 +54,7 @@ pub struct Options {
 const MEMORY_MAX: u64 = 32 << 30;
 const CHANNELS_MAX: u64 = 1 << 26;
 /// Most seconds that a rank may send in a layer, at the rate of its rails.
-const LAYER_MAX_S: f64 = 10.0;
+const LAYER_MAX_S: f64 = 5.0;
 
 impl Options {
     /// Where everything lies.

@@ -1,0 +1,185 @@
+//! The program: all ranks in one process, and one a process.
+
+use serde_json::Value;
+use shunt_task::ports;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
+/// fault did not do what is asked for is made again, so often at most.
+const RUNS: usize = 5;
+/// Held by a run, so that runs do not take each other's processors.
+static RUN: Mutex<()> = Mutex::new(());
+
+fn program(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moe_proxy"));
+    command.args(line.split_whitespace());
+    for name in ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_NIC", "SHUNT_GIVE_UP"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn moe_proxy(line: &str) -> Output {
+    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    program(line).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn verdict(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one object: {}", said(output)))
+}
+
+fn number(verdict: &Value, field: &str) -> u64 {
+    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
+}
+
+/// Nothing that was promised is broken, whatever the run was.
+fn nothing_wrong(verdict: &Value) {
+    for field in ["rows_wrong", "rows_missing", "values_wrong", "values_missing", "late_bytes", "imm_doubled"]
+    {
+        assert_eq!(number(verdict, field), 0, "{field} in {verdict}");
+    }
+    let kind = (verdict["schema"].as_str(), shunt_json::errors(verdict));
+    assert_eq!(kind, (Some("shunt-moe-proxy"), String::new()));
+}
+
+/// The first clean run that shows what is asked for. What a run got wrong is never excused.
+fn clean(mut run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
+    let mut last = String::new();
+    for _ in 0..RUNS {
+        let output = run();
+        let object = verdict(&output);
+        nothing_wrong(&object);
+        if object["verdict"] == "clean" && shown(&object) {
+            assert_eq!(output.status.code(), Some(0), "{object}");
+            assert_eq!(number(&object, "layers"), number(&object, "layers_wanted"), "{object}");
+            return object;
+        }
+        last = said(&output);
+    }
+    panic!("expected a clean run that shows it in one of {RUNS}, got {last}");
+}
+
+const SMALL: &str = "--ranks 3 --experts 12 --tokens 16 --hidden 512 --top-k 4";
+
+#[test]
+fn layers_are_clean_with_private_buffers_of_any_size() {
+    for (private, is_private, is_contiguous) in [(0, false, true), (3, true, true), (64, true, false)] {
+        let object = clean(|| moe_proxy(&format!("{SMALL} --layers 4 --private {private}")), |_| true);
+        let met = (number(&object, "rows_private") > 0, number(&object, "rows_contiguous") > 0);
+        assert_eq!(met, (is_private, is_contiguous), "{object}");
+    }
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
+    let line = "--ranks 2 --experts 8 --tokens 32 --hidden 512 --top-k 4 --layers 60 --rail-gbps 0.05 --inject \
+                100ms:1.0:down --inject 500ms:1.0:up";
+    let there_and_back = |object: &Value| {
+        let fields = ["failovers", "returns", "layers_rail_down"];
+        fields.iter().all(|field| number(object, field) > 0)
+    };
+    clean(|| moe_proxy(line), there_and_back);
+}
+
+#[test]
+fn one_process_a_rank() {
+    let all_ranks = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+        let ranks: Vec<_> = (0..3)
+            .map(|rank: u32| {
+                let mut process = program(&format!("{SMALL} --layers 5 --inject 1ms:1.1:down"));
+                process.envs([("SHUNT_RANK", rank.to_string()), ("SHUNT_WORLD", "3".to_owned())]);
+                process.env("SHUNT_FABRIC", format!("moe-{}", std::process::id()));
+                process.env("SHUNT_ROOT", &root).stdout(Stdio::piped()).stderr(Stdio::piped());
+                process.spawn().expect("the program starts")
+            })
+            .collect();
+        let end = |process: std::process::Child| process.wait_with_output().expect("its end");
+        let mut ranks: Vec<Output> = ranks.into_iter().map(end).collect();
+        for rank in &ranks[1..] {
+            assert_eq!(
+                (rank.status.code(), rank.stdout.len()),
+                (ranks[0].status.code(), 0),
+                "{}",
+                said(rank)
+            );
+        }
+        ranks.remove(0)
+    };
+    let object = clean(all_ranks, |_| true);
+    assert_eq!((number(&object, "ranks"), number(&object, "layers")), (3, 5));
+}
+
+/// Both rails of rank 1 are gone.
+#[test]
+fn a_rank_that_is_lost_is_told() {
+    let line = format!("{SMALL} --layers 500 --inject 50ms:1.0:down --inject 50ms:1.1:down");
+    for _ in 0..RUNS {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = program(&line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
+        let object = verdict(&output);
+        nothing_wrong(&object);
+        if number(&object, "layers") < 500 {
+            let told = (output.status.code(), object["verdict"].as_str(), object["peer_lost"].as_bool());
+            assert_eq!(told, (Some(3), Some("peer lost"), Some(true)), "{object}");
+            return;
+        }
+    }
+    panic!("the faults hit nothing in {RUNS} runs");
+}
+
+#[test]
+fn a_fault_that_hits_nothing_is_no_success() {
+    // Nothing here is an atomic.
+    let output = moe_proxy(&format!("{SMALL} --layers 3 --inject 1ms:0.1:lost-atomic-response"));
+    let object = verdict(&output);
+    let told = (output.status.code(), object["verdict"].as_str());
+    assert_eq!(told, (Some(1), Some("not exercised")), "{object}");
+    assert_eq!(number(&object["faults"][0], "hits"), 0, "{object}");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
+    for (line, refusal) in [
+        ("--ranks 1", "expected a whole number from 2 to 32, got \"1\""),
+        ("--layers 0", "expected a whole number from 1 to 1000000, got \"0\""),
+        ("--tokens 0", "expected a whole number from 1 to 8192, got \"0\""),
+        ("--experts 30", "experts: expected a multiple of the 4 ranks, got 30"),
+        ("--hidden 1000", "hidden size: expected a multiple of 512, got 1000"),
+        ("--top-k 12", "expected a whole number from 1 to 11, got \"12\""),
+        ("--experts 4 --top-k 5", "--top-k: expected at most 4 experts, got 5"),
+        ("--private 1025", "expected a whole number from 0 to 1024, got \"1025\""),
+        (
+            "--tokens 8192 --hidden 16384",
+            "--tokens and --hidden: expected at most 67108864 channels of a layer",
+        ),
+        (
+            "--tokens 4096 --rail-gbps 0.1",
+            "--tokens: expected a layer of at most 5 s at the rate of the rails",
+        ),
+        ("--inject 1ms:4.0:down", "--inject 1ms:4.0:down: expected end 0 to 3 and rail 0 to 1, got 4.0"),
+        ("--inject 1ms:0:peer-killed", "expected a fault of a NIC"),
+        ("--rails 9", "expected a whole number from 1 to 8, got \"9\""),
+        ("--json /no/such/v.json", "--json /no/such/v.json: No such file or directory"),
+    ] {
+        let output = moe_proxy(line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{line}: {text}");
+        assert!(text.starts_with("error: ") && text.contains(refusal), "{line}: {text}");
+    }
+}
+
+#[test]
+fn its_page_and_completions_name_its_options() {
+    for line in ["--man", "--completions bash"] {
+        let output = moe_proxy(line);
+        let text = said(&output);
+        assert!(output.status.success() && text.contains("private") && text.contains("inject"), "{text}");
+    }
+}
