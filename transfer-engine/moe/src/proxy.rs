@@ -6,7 +6,7 @@ use crate::machine::{Input, Machine, Output};
 use crate::plan::{Part, What};
 use crate::routes::from_bytes;
 use crate::words::{Step, Words, step};
-use shunt_transfer::pending::Meeting;
+use shunt_transfer::pending::Met;
 use shunt_transfer::{Expectation, Node, Scattered};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
@@ -39,7 +39,7 @@ enum Event {
 enum Pending {
     Expect(u32, What, Expectation),
     Write(Scattered),
-    Meet(Meeting),
+    Meet(Met),
 }
 
 struct Worker {
@@ -208,7 +208,7 @@ impl Worker {
                 let targets = (0..).zip(&self.ground.targets);
                 let others: Vec<_> = targets.filter(|(rank, _)| *rank != self.node.end()).collect();
                 let imm = What::Free.imm(self.machine.layer());
-                let meeting = self.node.meet(imm, &self.ground.send.region, &others, None)?;
+                let meeting = self.node.barrier(imm, &self.ground.send.region, &others, Duration::MAX)?;
                 meeting.when_ended(ended);
                 Pending::Meet(meeting)
             }
@@ -275,7 +275,7 @@ impl Worker {
 }
 
 /// Why ranks did not meet: where one is lost, that.
-fn not_met(failed: Vec<(u32, TransferError)>) -> Failure {
+fn not_met(failed: Vec<(PeerId, TransferError)>) -> Failure {
     let failures: Vec<Failure> = failed.into_iter().map(|(_, error)| error.into()).collect();
     let lost = failures.iter().position(|failure| failure.is_lost || failure.is_uncertain);
     let first = failures.into_iter().nth(lost.unwrap_or(0));
