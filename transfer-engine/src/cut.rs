@@ -52,12 +52,13 @@ impl Cut<'_> {
             let (what, want) = ("pages", "one or more of at most 2^30 bytes");
             return Err(TransferError::Refused { what, want, met });
         }
-        let one = |(from, to)| {
+        let mut all = Vec::with_capacity(pairs.len());
+        for (from, to) in pairs {
             let from = source.part("source page", from, page_len)?;
             let to = target.writable("target page", to, page_len)?;
-            Ok(self.piece(Op::Write(imm), (source, from), (target, to), page_len))
-        };
-        pairs.into_iter().map(one).collect()
+            all.push(self.piece(Op::Write(imm), (source, from), (target, to), page_len));
+        }
+        Ok(all)
     }
 
     /// What one peer gets of a scatter.

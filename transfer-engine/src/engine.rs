@@ -7,7 +7,7 @@ pub use crate::call::{
 use crate::cut::Cut;
 use crate::domain::{Domain, Event, Piece};
 use crate::error::TransferError;
-use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
+use crate::ids::{ByNumber, ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
 use crate::message::{Messages, Outgoing};
@@ -18,9 +18,6 @@ use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-
-/// Pieces that are handed to a lane at once.
-const BATCH: usize = 16;
 
 /// What the end of a transfer is for.
 enum Told {
@@ -42,7 +39,7 @@ pub struct Engine<D> {
     policy: Policy,
     transfers: Transfers,
     counters: ImmCounters,
-    on_done: BTreeMap<TransferId, Told>,
+    on_done: ByNumber<TransferId, Told>,
     on_reached: BTreeMap<ExpectationId, Reached>,
     scatters: Joins<(PeerId, Ended), OnScattered>,
     scattered: BTreeMap<JoinId, Vec<TransferId>>,
@@ -57,7 +54,6 @@ pub struct Engine<D> {
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
-    batch: Vec<Piece>,
 }
 
 impl<D: Domain> Engine<D> {
@@ -68,7 +64,7 @@ impl<D: Domain> Engine<D> {
             policy,
             transfers: Transfers::new(policy.give_up),
             counters: ImmCounters::default(),
-            on_done: BTreeMap::new(),
+            on_done: ByNumber::default(),
             on_reached: BTreeMap::new(),
             scatters: Joins::default(),
             scattered: BTreeMap::new(),
@@ -81,7 +77,6 @@ impl<D: Domain> Engine<D> {
             expectations: 0,
             panics: 0,
             events: Vec::new(),
-            batch: Vec::new(),
         }
     }
 
@@ -399,25 +394,13 @@ impl<D: Domain> Engine<D> {
         busy
     }
 
-    /// Posts while lanes have room, in runs of one lane.
+    /// Posts while lanes have room.
     fn post(&mut self, now: Nanos) -> bool {
-        let mut batch = std::mem::take(&mut self.batch);
-        let mut on = None;
         let mut busy = false;
-        while let Some((lane, piece)) = self.transfers.next_piece() {
+        while let Some((lane, pieces)) = self.transfers.next_batch() {
+            self.domain.post(now, lane, pieces);
             busy = true;
-            if let Some(last) = on.filter(|last| *last != lane || batch.len() == BATCH) {
-                self.domain.post(now, last, &batch);
-                batch.clear();
-            }
-            on = Some(lane);
-            batch.push(piece);
         }
-        if let Some(lane) = on {
-            self.domain.post(now, lane, &batch);
-        }
-        batch.clear();
-        self.batch = batch;
         busy
     }
 

@@ -1,6 +1,8 @@
 //! Numbers that name things.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 macro_rules! number {
     ($name:ident, $of:ty, $what:literal) => {
@@ -27,3 +29,24 @@ impl TransferId {
 
 number!(WatcherId, u64, "A watcher of this engine. Never used twice.");
 number!(ExpectationId, u64, "An expectation of this engine. Never used twice.");
+
+/// Things by a number of this engine, which nobody else chooses.
+pub(crate) type ByNumber<N, T> = HashMap<N, T, BuildHasherDefault<Spread>>;
+
+/// Spreads numbers that are counted: those of neighbours differ in every bit that a table looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}

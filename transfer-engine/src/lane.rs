@@ -1,22 +1,43 @@
 //! One lane: its pieces under way, and what becomes of each when it is closed. Pure.
 
-use crate::domain::{Fence, LaneFacts, Op};
-use crate::recover::{Held, Plan, plan};
+use crate::domain::{Fence, LaneFacts, Op, Piece};
+use crate::ids::TransferId;
+use crate::recover::{Held, Plan, Tag, plan};
 use shunt_layout::mutant::Mutant;
 use std::collections::VecDeque;
+
+/// What is known of a piece beside what is posted.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    tag: Option<Tag>,
+    /// False: executed before an older one.
+    is_out: bool,
+}
+
+/// Pieces that are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// So many of a transfer.
+    Pieces(TransferId, u64),
+    /// One of a replay.
+    Replayed(Tag),
+}
 
 /// A lane that is open or being closed.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub facts: LaneFacts,
-    /// In the order of posting. `None`: executed before an older one.
-    under_way: VecDeque<Option<Held>>,
+    /// In the order of posting, from the oldest that is under way.
+    pieces: VecDeque<Piece>,
+    marks: VecDeque<Mark>,
+    /// How many of them, the youngest, were not given to the domain.
+    fresh: usize,
     /// Pieces under way.
-    pub count: u32,
+    count: u32,
     /// Their bytes.
-    pub bytes: u64,
+    bytes: u64,
     /// Number of the oldest piece under way: those before it are executed.
-    pub executed: u64,
+    executed: u64,
     /// No more is posted.
     pub closing: bool,
     /// A NIC refused the piece of this number.
@@ -38,7 +59,9 @@ impl Lane {
     pub const fn new(facts: LaneFacts) -> Self {
         Self {
             facts,
-            under_way: VecDeque::new(),
+            pieces: VecDeque::new(),
+            marks: VecDeque::new(),
+            fresh: 0,
             count: 0,
             bytes: 0,
             executed: 0,
@@ -47,33 +70,94 @@ impl Lane {
         }
     }
 
+    /// How many more pieces it takes; none once it is being closed.
+    pub const fn room(&self) -> u32 {
+        if self.closing { 0 } else { self.facts.depth.saturating_sub(self.count) }
+    }
+
+    /// Bytes under way.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// One more piece is under way.
     pub fn post(&mut self, held: Held) {
-        (self.count, self.bytes) = (self.count + 1, self.bytes + held.piece.len);
-        self.under_way.push_back(Some(held));
+        let Held { piece, tag } = held;
+        (self.count, self.bytes, self.fresh) = (self.count + 1, self.bytes + piece.len, self.fresh + 1);
+        self.pieces.push_back(piece);
+        self.marks.push_back(Mark { tag, is_out: true });
+    }
+
+    /// True if pieces are to be given to the domain.
+    pub const fn has_fresh(&self) -> bool {
+        self.fresh > 0
+    }
+
+    /// Pieces that are to be given to the domain, in order, at most so many; none once all are.
+    pub fn next_batch(&mut self, most: usize) -> Option<&[Piece]> {
+        let at = self.pieces.len() - self.fresh;
+        let (front, back) = self.pieces.as_slices();
+        let rest = if at < front.len() { &front[at..] } else { &back[at - front.len()..] };
+        let batch = &rest[..rest.len().min(most)];
+        self.fresh -= batch.len();
+        if batch.is_empty() { None } else { Some(batch) }
     }
 
     /// Pieces under way, the oldest first.
-    pub fn under_way(&self) -> impl Iterator<Item = &Held> {
-        self.under_way.iter().flatten()
+    pub fn under_way(&self) -> impl Iterator<Item = &Piece> {
+        let out = self.pieces.iter().zip(&self.marks).filter(|(_, mark)| mark.is_out);
+        out.map(|(piece, _)| piece)
+    }
+
+    /// The oldest pieces are executed.
+    pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) {
+        for _ in 0..count {
+            let Some((piece, mark)) = self.pop() else { return };
+            match (mark.tag, done.last_mut()) {
+                _ if !mark.is_out => {}
+                (Some(tag), _) => done.push(Done::Replayed(tag)),
+                (None, Some(Done::Pieces(id, many))) if *id == piece.transfer => *many += 1,
+                (None, _) => done.push(Done::Pieces(piece.transfer, 1)),
+            }
+        }
+        self.skip();
+    }
+
+    /// The oldest piece is under way no more.
+    fn pop(&mut self) -> Option<(Piece, Mark)> {
+        let (piece, mark) = (self.pieces.pop_front()?, self.marks.pop_front()?);
+        self.executed += 1;
+        self.fresh = self.fresh.min(self.pieces.len());
+        if mark.is_out {
+            (self.count, self.bytes) = (self.count - 1, self.bytes - piece.len);
+        }
+        Some((piece, mark))
+    }
+
+    /// Passes over the oldest pieces that were executed before.
+    fn skip(&mut self) {
+        while self.marks.front().is_some_and(|mark| !mark.is_out) {
+            self.pop();
+        }
     }
 
     /// The piece of a number, which is under way no more.
     pub fn take(&mut self, number: u64) -> Option<Held> {
         let at = usize::try_from(number.checked_sub(self.executed)?).ok()?;
-        let held = self.under_way.get_mut(at)?.take()?;
-        (self.count, self.bytes) = (self.count - 1, self.bytes - held.piece.len);
-        while let Some(None) = self.under_way.front() {
-            self.under_way.pop_front();
-            self.executed += 1;
+        let (piece, mark) = (self.pieces.get(at)?.clone(), self.marks.get_mut(at)?);
+        if !std::mem::replace(&mut mark.is_out, false) {
+            return None;
         }
-        Some(held)
+        let tag = mark.tag;
+        (self.count, self.bytes) = (self.count - 1, self.bytes - piece.len);
+        self.skip();
+        Some(Held { piece, tag })
     }
 
     /// What becomes of its pieces after this fence.
     pub fn rest(mut self, fence: Fence) -> Rest {
         // A truth that fails its cross-check is no truth. Nothing that was refused or is behind it was executed.
-        let posted = self.executed + self.under_way.len() as u64;
+        let posted = self.executed + self.pieces.len() as u64;
         let known = self.executed..=self.denied.unwrap_or(posted).min(posted);
         let fence = match fence {
             Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
@@ -82,7 +166,8 @@ impl Lane {
         let quiet = fence != Fence::Unproven;
         let denied = self.denied.filter(|_| quiet).and_then(|number| self.take(number));
         let first = self.executed;
-        let mut under_way: VecDeque<_> = self.under_way.into_iter().flatten().collect();
+        let out = self.pieces.into_iter().zip(self.marks).filter(|(_, mark)| mark.is_out);
+        let mut under_way: VecDeque<_> = out.map(|(piece, mark)| Held { piece, tag: mark.tag }).collect();
         let plan = match fence {
             Fence::Executed(count) => {
                 let rest = under_way.split_off(count.saturating_sub(first) as usize);

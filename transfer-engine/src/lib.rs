@@ -9,6 +9,7 @@
 //! | [`transfer`] | all transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
 //! | `life` | one of them; pure |
 //! | `lane` | one lane: its pieces, and what becomes of them when it is closed; pure |
+//! | `route` | the way to one peer: pieces that wait, and the choice of a lane; pure |
 //! | `recover` | what is sent again where a receiver only counts immediates; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
@@ -37,6 +38,7 @@ pub mod message;
 pub mod rc;
 mod recover;
 pub mod region;
+mod route;
 pub mod shard;
 pub mod sim;
 pub mod transfer;

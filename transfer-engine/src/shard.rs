@@ -56,11 +56,14 @@ pub fn page_pairs(from: &Pages, to: &Pages) -> Result<Vec<(u64, u64)>, TransferE
         let met = format!("{} and {}", from.indices.len(), to.indices.len());
         return refused("pages of source and target", "the same number", met);
     }
-    let pair = |i| from.at(i).zip(to.at(i));
-    match (0..from.indices.len()).map(pair).collect() {
-        Some(pairs) => Ok(pairs),
-        None => refused("pages", "offsets below 2^64", "an index beyond that".to_owned()),
+    let mut pairs = Vec::with_capacity(from.indices.len());
+    for i in 0..from.indices.len() {
+        let Some(pair) = from.at(i).zip(to.at(i)) else {
+            return refused("pages", "offsets below 2^64", "an index beyond that".to_owned());
+        };
+        pairs.push(pair);
     }
+    Ok(pairs)
 }
 
 /// What is known of a lane when a piece is to be placed.
@@ -76,12 +79,16 @@ pub struct Load {
 
 /// The lane that would have `len` bytes more done first, of those with room. The first of equals.
 pub fn choose<L>(lanes: impl Iterator<Item = (L, Load)>, len: u64) -> Option<L> {
-    // A piece without bytes costs a lane something as well.
-    let time = |load: &Load| {
-        (u128::from(load.bytes) + u128::from(len.max(64))) * (1 << 32) / u128::from(load.rate.max(1))
-    };
-    let fit = lanes.filter(|(_, load)| load.free > 0);
-    fit.min_by_key(|(_, load)| time(load)).map(|(lane, _)| lane)
+    let mut best: Option<(L, u128, u128)> = None;
+    for (lane, load) in lanes.filter(|(_, load)| load.free > 0) {
+        // A piece without bytes costs a lane something as well.
+        let (bytes, rate) = (u128::from(load.bytes) + u128::from(len.max(64)), u128::from(load.rate.max(1)));
+        // Times are compared without a division.
+        if best.as_ref().is_none_or(|(_, least, at)| bytes * at < least * rate) {
+            best = Some((lane, bytes, rate));
+        }
+    }
+    best.map(|(lane, ..)| lane)
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 
 use crate::domain::{Fence, LaneFacts, Op, Piece};
 use crate::error::TransferError;
-use crate::ids::{LaneId, PeerId, TransferId};
-use crate::lane::{Lane, Rest};
+use crate::ids::{ByNumber, LaneId, PeerId, TransferId};
+use crate::lane::{Done, Lane, Rest};
 use crate::life::Life;
 pub use crate::life::{Cancel, Ended, Quiesced};
 use crate::message;
-use crate::recover::{Follows, Held, Plan, Replays};
-use crate::shard::{Load, choose};
+use crate::recover::{Follows, Held, Plan, Replays, Tag};
+use crate::route::Route;
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,25 +25,6 @@ pub enum Output {
     Ended(Ended),
     /// A peer had no lane for the give-up time. Said once for each time it is lost.
     Lost(PeerId),
-}
-
-/// Pieces that wait for a lane to a peer.
-#[derive(Debug, Default)]
-struct Queue {
-    pieces: VecDeque<Held>,
-    /// Since when no lane to the peer is open.
-    pathless: Option<Nanos>,
-    /// That was said.
-    lost: bool,
-    /// The peer has left for good.
-    left: bool,
-}
-
-impl Queue {
-    /// True if a transfer waits.
-    fn has_more(&self) -> bool {
-        self.pieces.iter().any(|held| held.piece.transfer != TransferId::ENDED)
-    }
 }
 
 /// What has become of lanes and pieces so far.
@@ -64,26 +45,34 @@ pub struct Counts {
 pub struct Transfers {
     give_up: Nanos,
     next: u64,
-    lives: BTreeMap<TransferId, Life>,
-    lanes: BTreeMap<LaneId, Lane>,
-    queues: BTreeMap<PeerId, Queue>,
+    lives: ByNumber<TransferId, Life>,
+    routes: BTreeMap<PeerId, Route>,
+    lane_of: ByNumber<LaneId, PeerId>,
+    /// Peers for which a piece may be posted.
+    ready: BTreeSet<PeerId>,
     replays: Replays,
+    /// [`Transfers::tick`] has nothing to do before.
+    due: Nanos,
     out: VecDeque<Output>,
+    done: Vec<Done>,
     counts: Counts,
 }
 
 impl Transfers {
     /// None yet. A peer without a lane for `give_up` is lost.
-    pub const fn new(give_up: Nanos) -> Self {
+    pub fn new(give_up: Nanos) -> Self {
         Self {
             give_up,
             next: 0,
-            lives: BTreeMap::new(),
-            lanes: BTreeMap::new(),
-            queues: BTreeMap::new(),
+            lives: ByNumber::default(),
+            routes: BTreeMap::new(),
+            lane_of: ByNumber::default(),
+            ready: BTreeSet::new(),
             replays: Replays::new(),
+            due: Nanos::MAX,
             out: VecDeque::new(),
-            counts: Counts { opened: 0, closed: 0, again: 0, replays: 0 },
+            done: Vec::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -93,18 +82,18 @@ impl Transfers {
     }
 
     /// Begins a transfer of these pieces, which carry [`Transfers::next_id`].
-    pub fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>) -> TransferId {
-        let (id, total) = (self.next_id(), pieces.len() as u64);
+    pub fn begin(&mut self, now: Nanos, peer: PeerId, pieces: impl IntoIterator<Item = Piece>) -> TransferId {
+        let id = self.next_id();
         self.next += 1;
-        self.lives.insert(id, Life::new(peer, total));
-        let open = self.has_lane(peer);
-        let queue = self.queues.entry(peer).or_default();
-        queue.pieces.extend(pieces.into_iter().map(Held::of_transfer));
-        if !open && queue.pathless.is_none() {
-            queue.pathless = Some(now);
-        }
-        if queue.left {
+        let route = self.routes.entry(peer).or_default();
+        let before = route.waiting.len();
+        route.waiting.extend(pieces.into_iter().map(Held::of_transfer));
+        self.lives.insert(id, Life::new(peer, (route.waiting.len() - before) as u64));
+        if route.left {
             self.leave(peer);
+        } else {
+            self.look_for_lanes(now, peer);
+            self.ready.insert(peer);
         }
         self.settle(id);
         id
@@ -113,16 +102,14 @@ impl Transfers {
     /// A peer leaves, for good: what waits for it ends, and so does what is begun later. What is under way ends when
     /// its lanes are closed, which the domain does of its own.
     pub fn leave(&mut self, peer: PeerId) {
-        self.queues.entry(peer).or_default().left = true;
-        let theirs = self.lanes.values_mut().filter(|lane| lane.facts.peer == peer);
-        theirs.for_each(|lane| lane.closing = true);
+        self.routes.entry(peer).or_default().leave();
         self.stop_all(peer, |written, of| TransferError::PeerLeft { peer, written, of });
-        self.queues.entry(peer).or_default().pieces.clear();
+        self.routes.entry(peer).or_default().waiting.clear();
     }
 
     fn stop_all(&mut self, peer: PeerId, why: impl Fn(u64, u64) -> TransferError) {
         let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
-        let ids: Vec<_> = self.lives.iter().filter(|(_, life)| theirs(life)).map(|(id, _)| *id).collect();
+        let ids = self.of_lives(theirs);
         for id in ids {
             if let Some(life) = self.lives.get_mut(&id) {
                 let (written, of) = (life.written, life.total);
@@ -133,50 +120,67 @@ impl Transfers {
         }
     }
 
-    /// A lane may be used.
-    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
-        self.lanes.insert(id, Lane::new(facts));
-        self.counts.opened += 1;
-        let queue = self.queues.entry(facts.peer).or_default();
-        (queue.pathless, queue.lost) = (None, false);
+    /// Transfers of which something is true, the oldest first.
+    fn of_lives(&self, is: impl Fn(&Life) -> bool) -> Vec<TransferId> {
+        let mut ids: Vec<_> = self.lives.iter().filter(|(_, life)| is(life)).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
     }
 
-    /// The next piece to post, and on which lane: it is under way from here on.
-    pub fn next_piece(&mut self) -> Option<(LaneId, Piece)> {
-        let Self { queues, lanes, lives, .. } = self;
-        for (peer, queue) in queues {
-            let Some(held) = queue.pieces.front() else { continue };
-            let usable = lanes.iter().filter(|(_, lane)| lane.facts.peer == *peer && !lane.closing);
-            let load = |lane: &Lane| Load {
-                free: lane.facts.depth.saturating_sub(lane.count),
-                bytes: lane.bytes,
-                rate: lane.facts.rate,
-            };
-            let lanes_now = usable.map(|(id, lane)| (*id, load(lane)));
-            let Some(id) = choose(lanes_now, held.piece.len) else { continue };
-            let (Some(lane), Some(held)) = (lanes.get_mut(&id), queue.pieces.pop_front()) else { continue };
-            let piece = held.piece.clone();
-            if let Some(life) = lives.get_mut(&piece.transfer).filter(|_| held.tag.is_none()) {
-                (life.waiting, life.under_way) = (life.waiting - 1, life.under_way + 1);
+    /// A lane may be used.
+    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
+        self.counts.opened += 1;
+        self.lane_of.insert(id, facts.peer);
+        self.routes.entry(facts.peer).or_default().opened(id, facts);
+        self.ready.insert(facts.peer);
+    }
+
+    /// The next pieces to post, and on which lane: they are under way from here on.
+    pub fn next_batch(&mut self) -> Option<(LaneId, &[Piece])> {
+        let Self { routes, lives, ready, .. } = self;
+        while let Some(peer) = ready.first().copied() {
+            let route = routes.entry(peer).or_default();
+            route.assign(|id, count| {
+                if let Some(life) = lives.get_mut(&id) {
+                    (life.waiting, life.under_way) = (life.waiting - count, life.under_way + count);
+                }
+            });
+            if route.lanes().any(|(_, lane)| lane.has_fresh()) {
+                break;
             }
-            lane.post(held);
-            return Some((id, piece));
+            ready.remove(&peer);
         }
-        None
+        let peer = ready.first()?;
+        routes.get_mut(peer)?.next_batch()
+    }
+
+    fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
+        let peer = self.lane_of.get(&id)?;
+        self.routes.get_mut(peer)?.lane(id)
     }
 
     /// The oldest pieces of a lane are executed.
     pub fn sent(&mut self, id: LaneId, count: u64) {
-        for _ in 0..count {
-            let Some(lane) = self.lanes.get_mut(&id) else { return };
-            let Some(held) = lane.take(lane.executed) else { return };
-            self.done(held);
+        let Some(peer) = self.lane_of.get(&id).copied() else { return };
+        let Some(route) = self.routes.get_mut(&peer) else { return };
+        let mut done = std::mem::take(&mut self.done);
+        route.lane(id).into_iter().for_each(|lane| lane.sent(count, &mut done));
+        if !route.waiting.is_empty() {
+            self.ready.insert(peer);
         }
+        for one in done.drain(..) {
+            match one {
+                Done::Pieces(id, count) => self.written(id, count),
+                Done::Replayed(tag) => self.replayed(tag),
+            }
+        }
+        self.done = done;
     }
 
     /// A piece of a lane without an order is executed.
     pub fn executed(&mut self, id: LaneId, number: u64) {
-        let held = self.lanes.get_mut(&id).and_then(|lane| lane.take(number));
+        let held = self.lane(id).and_then(|lane| lane.take(number));
+        self.lane_of.get(&id).into_iter().for_each(|peer| _ = self.ready.insert(*peer));
         held.into_iter().for_each(|held| self.done(held));
     }
 
@@ -187,15 +191,15 @@ impl Transfers {
 
     /// A lane does not work any more, because a NIC refused the piece of this number.
     pub fn denied(&mut self, now: Nanos, id: LaneId, number: u64) {
-        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.denied = Some(number));
+        self.lane(id).into_iter().for_each(|lane| lane.denied = Some(number));
         self.fence(now, id);
     }
 
     /// A lane is closed.
     pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
-        let Some(lane) = self.lanes.remove(&id) else { return };
+        let Some(peer) = self.lane_of.remove(&id) else { return };
+        let Some(lane) = self.routes.get_mut(&peer).and_then(|route| route.remove(id)) else { return };
         self.counts.closed += 1;
-        let peer = lane.facts.peer;
         self.look_for_lanes(now, peer);
         let Rest { denied, plan, quiet } = lane.rest(fence);
         denied.into_iter().for_each(|held| self.deny(held));
@@ -206,6 +210,7 @@ impl Transfers {
         for (pieces, missing) in replays {
             self.replay(pieces, missing);
         }
+        self.ready.insert(peer);
     }
 
     /// Pieces of one immediate are written again, of which so many did not arrive.
@@ -226,7 +231,8 @@ impl Transfers {
         for held in post.into_iter().rev() {
             // Its transfer has not ended: it waits for this piece.
             let Some(peer) = self.lives.get(&held.piece.transfer).map(|life| life.peer) else { continue };
-            self.queues.entry(peer).or_default().pieces.push_front(held);
+            self.routes.entry(peer).or_default().waiting.push_front(held);
+            self.ready.insert(peer);
         }
         executed.into_iter().for_each(|held| self.done(held));
         self.give_up_pieces(in_doubt.into(), quiet);
@@ -239,6 +245,7 @@ impl Transfers {
         life.stopped.get_or_insert(TransferError::Cancelled { written, of });
         if let Cancel::Drain(until) = how {
             life.drain_until = Some(until);
+            self.due = self.due.min(until);
         }
         self.drop_waiting(id);
         if how == Cancel::Now && Mutant::CancelledUnfenced.on() {
@@ -252,24 +259,27 @@ impl Transfers {
 
     /// Time passes.
     pub fn tick(&mut self, now: Nanos) {
-        let due = |life: &Life| life.drain_until.is_some_and(|until| until <= now);
-        let overdue: Vec<_> = self.lives.iter().filter(|(_, life)| due(life)).map(|(id, _)| *id).collect();
+        if now < self.due {
+            return;
+        }
+        let overdue = self.of_lives(|life: &Life| life.drain_until.is_some_and(|until| until <= now));
         for id in overdue {
             self.lives.get_mut(&id).into_iter().for_each(|life| life.drain_until = None);
             self.fence_holders(now, id);
         }
         let give_up = self.give_up;
-        let gone = |queue: &Queue| !queue.left && queue.pathless.is_some_and(|since| since + give_up <= now);
-        let lost: Vec<_> = self.queues.iter().filter(|(_, queue)| gone(queue)).map(|(id, _)| *id).collect();
+        let gone = |route: &Route| !route.left && route.pathless.is_some_and(|since| since + give_up <= now);
+        let lost: Vec<_> = self.routes.iter().filter(|(_, route)| gone(route)).map(|(id, _)| *id).collect();
         lost.into_iter().for_each(|peer| self.lose(now, peer));
+        let drains = self.lives.values().filter_map(|life| life.drain_until);
+        let waits = self.routes.values().filter(|route| !route.left && (!route.lost || route.has_more()));
+        let losses = waits.filter_map(|route| route.pathless.map(|since| since + self.give_up));
+        self.due = drains.chain(losses).min().unwrap_or(Nanos::MAX);
     }
 
-    /// When [`Transfers::tick`] has something to do next.
-    pub fn next_deadline(&self) -> Nanos {
-        let drains = self.lives.values().filter_map(|life| life.drain_until);
-        let waits = self.queues.values().filter(|queue| !queue.left && (!queue.lost || queue.has_more()));
-        let losses = waits.filter_map(|queue| queue.pathless.map(|since| since + self.give_up));
-        drains.chain(losses).min().unwrap_or(Nanos::MAX)
+    /// When [`Transfers::tick`] may have something to do next.
+    pub const fn next_deadline(&self) -> Nanos {
+        self.due
     }
 
     /// What is to be done next.
@@ -279,10 +289,12 @@ impl Transfers {
 
     /// True if a transfer that has not ended reads or writes a region of this end.
     pub fn uses(&self, keys: &[u32]) -> bool {
-        let is_theirs = |held: &Held| *held.piece.local_keys == *keys;
-        self.queues.values().flat_map(|queue| &queue.pieces).any(is_theirs)
-            || self.lanes.values().flat_map(Lane::under_way).any(is_theirs)
-            || self.replays.uses(keys)
+        let is_theirs = |piece: &Piece| *piece.local_keys == *keys;
+        let use_it = |route: &Route| {
+            route.waiting.iter().any(|held| is_theirs(&held.piece))
+                || route.lanes().any(|(_, lane)| lane.under_way().any(is_theirs))
+        };
+        self.routes.values().any(use_it) || self.replays.uses(keys)
     }
 
     /// What has become of lanes and pieces so far.
@@ -292,23 +304,19 @@ impl Transfers {
 
     /// Lanes to a peer that may be used.
     pub fn lanes_to(&self, peer: PeerId) -> impl Iterator<Item = &LaneFacts> {
-        let open = self.lanes.values().filter(move |lane| lane.facts.peer == peer && !lane.closing);
-        open.map(|lane| &lane.facts)
-    }
-
-    fn has_lane(&self, peer: PeerId) -> bool {
-        self.lanes_to(peer).next().is_some()
+        self.routes.get(&peer).into_iter().flat_map(Route::open).map(|lane| &lane.facts)
     }
 
     fn look_for_lanes(&mut self, now: Nanos, peer: PeerId) {
-        if !self.has_lane(peer) {
-            let queue = self.queues.entry(peer).or_default();
-            queue.pathless.get_or_insert(now);
+        let route = self.routes.entry(peer).or_default();
+        if route.open().next().is_none() {
+            let since = *route.pathless.get_or_insert(now);
+            self.due = self.due.min(since + self.give_up);
         }
     }
 
     fn fence(&mut self, now: Nanos, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.closing) else { return };
+        let Some(lane) = self.lane(id).filter(|lane| !lane.closing) else { return };
         lane.closing = true;
         let peer = lane.facts.peer;
         self.out.push_back(Output::Close(id));
@@ -316,15 +324,17 @@ impl Transfers {
     }
 
     fn fence_holders(&mut self, now: Nanos, id: TransferId) {
-        let holds = |lane: &Lane| lane.under_way().any(|held| held.piece.transfer == id);
-        let holders: Vec<_> = self.lanes.iter().filter(|(_, lane)| holds(lane)).map(|(id, _)| *id).collect();
+        let holds = |lane: &Lane| lane.under_way().any(|piece| piece.transfer == id);
+        let all = self.routes.values().flat_map(Route::lanes);
+        let mut holders: Vec<_> = all.filter(|(_, lane)| holds(lane)).map(|(id, _)| *id).collect();
+        holders.sort_unstable();
         holders.into_iter().for_each(|lane| self.fence(now, lane));
     }
 
     fn lose(&mut self, now: Nanos, peer: PeerId) {
-        let queue = self.queues.entry(peer).or_default();
-        let waited_ns = queue.pathless.map_or(0, |since| (now - since).get());
-        let first = !std::mem::replace(&mut queue.lost, true);
+        let route = self.routes.entry(peer).or_default();
+        let waited_ns = route.pathless.map_or(0, |since| (now - since).get());
+        let first = !std::mem::replace(&mut route.lost, true);
         self.stop_all(peer, |written, of| TransferError::PeerLost { peer, waited_ns, written, of });
         if first {
             self.out.push_back(Output::Lost(peer));
@@ -334,24 +344,27 @@ impl Transfers {
     /// A piece that was under way is executed.
     fn done(&mut self, held: Held) {
         match held.tag {
-            None => self.written(held.piece.transfer),
-            Some(tag) => {
-                let follows = self.replays.executed(tag);
-                self.follow(follows, true);
-            }
+            None => self.written(held.piece.transfer, 1),
+            Some(tag) => self.replayed(tag),
         }
     }
 
-    /// One more piece is executed.
-    fn written(&mut self, id: TransferId) {
+    fn replayed(&mut self, tag: Tag) {
+        let follows = self.replays.executed(tag);
+        self.follow(follows, true);
+    }
+
+    /// More pieces are executed.
+    fn written(&mut self, id: TransferId, count: u64) {
         if let Some(life) = self.lives.get_mut(&id) {
-            (life.under_way, life.written) = (life.under_way - 1, life.written + 1);
+            (life.under_way, life.written) = (life.under_way - count, life.written + count);
         }
         self.settle(id);
     }
 
     /// Pieces that were not executed wait again, in front, unless their transfer was stopped.
     fn again(&mut self, peer: PeerId, pieces: VecDeque<Held>) {
+        self.ready.insert(peer);
         for held in pieces.into_iter().rev() {
             if let Some(tag) = held.tag.filter(|tag| self.replays.is_over(*tag)) {
                 let follows = self.replays.lost(tag);
@@ -366,10 +379,10 @@ impl Transfers {
                 !life.is_stopped()
             });
             let left = if held.tag.is_some() || goes_on == Some(true) { Some(held) } else { left_of(held) };
-            let queue = self.queues.entry(peer).or_default();
-            if let Some(held) = left.filter(|_| !queue.left) {
+            let route = self.routes.entry(peer).or_default();
+            if let Some(held) = left.filter(|_| !route.left) {
                 self.counts.again += 1;
-                queue.pieces.push_front(held);
+                route.waiting.push_front(held);
             }
             self.settle(id);
         }
@@ -406,13 +419,13 @@ impl Transfers {
         life.waiting = 0;
         let peer = life.peer;
         let follows = self.replays.stop(id);
-        let queue = self.queues.entry(peer).or_default();
+        let route = self.routes.entry(peer).or_default();
         let mut over = Vec::new();
-        for held in std::mem::take(&mut queue.pieces) {
+        for held in std::mem::take(&mut route.waiting) {
             match held.tag {
                 Some(tag) if self.replays.is_over(tag) => over.push(tag),
-                None if held.piece.transfer == id => queue.pieces.extend(left_of(held)),
-                _ => queue.pieces.push_back(held),
+                None if held.piece.transfer == id => route.waiting.extend(left_of(held)),
+                _ => route.waiting.push_back(held),
             }
         }
         self.follow(follows, true);

@@ -32,12 +32,17 @@ fn begin_as(transfers: &mut Transfers, count: u64, op: Op) -> TransferId {
         remote_keys: keys.clone(),
         len: 1,
     };
-    transfers.begin(Nanos::ZERO, PEER, (0..count).map(piece).collect())
+    transfers.begin(Nanos::ZERO, PEER, (0..count).map(piece))
 }
 
-/// What is posted: lane and place of each piece.
+/// What is posted: lane and place of each piece, by place.
 fn post(transfers: &mut Transfers) -> Vec<(u64, u64)> {
-    std::iter::from_fn(|| transfers.next_piece()).map(|(lane, piece)| (lane.0, piece.local)).collect()
+    let mut all = Vec::new();
+    while let Some((lane, pieces)) = transfers.next_batch() {
+        all.extend(pieces.iter().map(|piece| (lane.0, piece.local)));
+    }
+    all.sort_by_key(|(_, place)| *place);
+    all
 }
 
 fn outputs(transfers: &mut Transfers) -> Vec<Output> {
