@@ -1,12 +1,15 @@
-"""Two agents of NIXL on Shunt's backend: pages, reads, notifications, and a request that is released under way.
+"""Two agents of NIXL on Shunt's backend: pages, reads, notifications, a request that is released under way, memory that is
+deregistered under way, an agent that ends and starts again.
 
     NIXL_PLUGIN_DIR=FOLDER shunt run -n 2 -- python3 agents.py --meet EMPTY_FOLDER
 
-FOLDER has libplugin_SHUNT.so. Agents find each other's metadata in the other folder. NIXL's wheel and NumPy must be
-installed. Ends with 0 where every byte and every notification was as it was sent, and nothing landed after the release.
+FOLDER has libplugin_SHUNT.so. Agents find each other's metadata in the other folder; the second one starts a second later.
+NIXL's wheel and NumPy must be installed. Ends with 0 where every byte and every notification was as it was sent, and
+nothing landed after the release, nor after the memory was deregistered.
 """
 
 import argparse
+import gc
 import importlib
 import os
 import pathlib
@@ -30,19 +33,25 @@ def api():
 
 
 class Agent:
-    def __init__(self, meet):
+    def __init__(self, meet, life="first"):
         self.rank, self.meet = int(os.environ["SHUNT_RANK"]), meet
         nixl = api()
         self.agent = nixl.nixl_agent(f"agent{self.rank}", nixl.nixl_agent_config(backends=[]))
         self.agent.create_backend("SHUNT", {"rails": "2", "soft_gbps": SOFT_GBPS})
         self.memory = np.zeros((PAGES, PAGE), np.uint8)
         self.base = self.memory.ctypes.data
-        self.agent.register_memory(self.agent.get_reg_descs([(self.base, self.memory.nbytes, 0, "")], "DRAM"))
-        self.put("metadata", self.agent.get_agent_metadata())
-        self.put("base", str(self.base).encode())
-        self.peer = self.agent.add_remote_agent(self.get("metadata"))
-        self.theirs = int(self.get("base"))
-        self.waiting = []
+        self.held = self.agent.register_memory(self.agent.get_reg_descs([(self.base, self.memory.nbytes, 0, "")], "DRAM"))
+        self.put("metadata-" + life, self.agent.get_agent_metadata())
+        self.put("base-" + life, str(self.base).encode())
+        self.meets("first")
+
+    def meets(self, life):
+        """Takes up the other agent, in this life of it."""
+        self.peer = self.agent.add_remote_agent(self.get("metadata-" + life))
+        self.theirs, self.waiting = int(self.get("base-" + life)), []
+
+    def name(self):
+        return self.peer if isinstance(self.peer, str) else self.peer.decode()
 
     def put(self, name, data):
         """Gives the other agent a file, whole or not at all."""
@@ -61,8 +70,7 @@ class Agent:
 
     def hear(self, text):
         """The next notification is this one."""
-        name = self.peer if isinstance(self.peer, str) else self.peer.decode()
-        until = time.monotonic() + SOON
+        name, until = self.name(), time.monotonic() + SOON
         while not self.waiting:
             assert time.monotonic() < until, f"{text!r}: expected it within {SOON} s"
             self.waiting += self.agent.get_new_notifs().get(name, [])
@@ -76,6 +84,18 @@ class Agent:
         here, there = pages(self.base, mine), pages(self.theirs, theirs)
         handle = self.agent.initialize_xfer(kind, here, there, self.peer, text, backends=["SHUNT"])
         return handle, self.agent.transfer(handle)
+
+    def ends(self, handle):
+        """How a request ended."""
+        until = time.monotonic() + SOON
+        while True:
+            assert time.monotonic() < until, f"a request: expected its end within {SOON} s"
+            try:
+                state = self.agent.check_xfer_state(handle)
+            except Exception as error:
+                return type(error).__name__
+            if state != "PROC":
+                return state
 
     def run(self, kind, mine, theirs, text=b""):
         (handle, state), until = self.start(kind, mine, theirs, text), time.monotonic() + SOON
@@ -112,6 +132,17 @@ def first(own):
     own.put("released", b"")
     own.hear(b"untouched")
     own.run("WRITE", FORTH, FORTH, b"after")
+    own.hear(b"again")
+    # The other agent deregisters its memory while this one writes to it.
+    handle, state = own.start("WRITE", FORTH, FORTH, b"never told")
+    own.put("begun", b"")
+    state = own.ends(handle)
+    assert state != "DONE", f"expected a request that is refused, got {state}"
+    # It ends, and starts again under its name.
+    own.agent.remove_remote_agent(own.name())
+    own.meets("second")
+    own.memory[:] = 5
+    own.run("WRITE", FORTH, FORTH, b"second life")
     own.hear(b"end")
     print(f"agent 0: {TURNS} times {PAGES} pages written, {PAGES} read, one request released under way", flush=True)
 
@@ -139,16 +170,34 @@ def second(own):
     own.tell(b"untouched")
     own.hear(b"after")
     assert (own.memory == 9).all(), "expected what was written after the release"
+    own.memory[:] = 0
+    own.tell(b"again")
+    own.get("begun")
+    until = time.monotonic() + SOON
+    while not own.memory.any():
+        assert time.monotonic() < until, "expected a page that arrives"
+    own.agent.deregister_memory(own.held)
+    own.memory[:] = 0xEE
+    time.sleep(1.0)
+    late = int((own.memory != 0xEE).sum())
+    assert late == 0, f"after the memory was deregistered: expected no byte, got {late}"
+    meet, own.agent = own.meet, None
+    del own
+    gc.collect()
+    own = Agent(meet, "second")
+    own.hear(b"second life")
+    assert (own.memory == 5).all(), "expected what was written to the second life"
     own.tell(b"end")
     print(f"agent 1: every byte as it was sent, {written} pages before the release, late bytes: {late}", flush=True)
-    # The last notification is on its way while this one looks for some.
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
-        own.agent.get_new_notifs()
+    # What it said last is on its way.
+    time.sleep(0.5)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--meet", type=pathlib.Path, required=True)
-    agent = Agent(parser.parse_args().meet)
+    meet = parser.parse_args().meet
+    if os.environ["SHUNT_RANK"] == "1":
+        time.sleep(1.0)
+    agent = Agent(meet)
     (first if agent.rank == 0 else second)(agent)

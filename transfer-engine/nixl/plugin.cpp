@@ -1,6 +1,8 @@
-// Shunt's transfer engine as a backend of NIXL: libplugin_SHUNT.so. Agents are the ends of one launcher's job.
+// Shunt's transfer engine as a backend of NIXL: libplugin_SHUNT.so. Each agent is a node, which others connect to at any
+// time.
 
-#include "mailbox.h"
+#include "notes.h"
+#include "request.h"
 
 #include "backend/backend_engine.h"
 #include "backend/backend_plugin.h"
@@ -8,14 +10,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace {
 
+using namespace shunt;
+
 constexpr uint64_t MILLISECOND = 1'000'000;
-constexpr const char *CONNECTION = "shunt 1 ";
+// In front of the address that an agent listens at.
+constexpr const char *CONNECTION = "shunt 2 ";
 
 void complain(const char *what) { std::fprintf(stderr, "shunt nixl: %s: %s\n", what, ste_last_error()); }
 
@@ -24,6 +31,8 @@ nixl_status_t as_nixl(int status) {
     case STE_OK:
         return NIXL_SUCCESS;
     case STE_PEER_LOST:
+    case STE_PEER_LEFT:
+    case STE_NICS:
     case STE_CLOSED:
         return NIXL_ERR_REMOTE_DISCONNECT;
     case STE_CANCELLED:
@@ -34,44 +43,12 @@ nixl_status_t as_nixl(int status) {
     case STE_HANDLE:
         return NIXL_ERR_INVALID_PARAM;
     case STE_RIGHTS:
+    case STE_DENIED:
         return NIXL_ERR_NOT_ALLOWED;
     default:
         return NIXL_ERR_BACKEND;
     }
 }
-
-// Memory of this agent.
-struct Own : nixlBackendMD {
-    Own() : nixlBackendMD(true) {}
-    ste_region *region = nullptr;
-    uintptr_t base = 0;
-    std::string description;
-};
-
-// Memory of another one.
-struct Theirs : nixlBackendMD {
-    Theirs() : nixlBackendMD(false) {}
-    ste_target *target = nullptr;
-    uintptr_t base = 0;
-};
-
-struct Request : nixlBackendReqH {
-    std::vector<ste_operation *> operations;
-    uint32_t peer = 0;
-    bool has_message = false, is_sending = false;
-    std::string message;
-    uint64_t number = 0;
-    // What the first operation that failed ended with.
-    int failure = STE_OK;
-    bool is_quiet = true;
-};
-
-// One piece of a request: where it lies at both ends.
-struct Part {
-    Own *own;
-    Theirs *theirs;
-    uint64_t here, there, bytes;
-};
 
 class Engine : public nixlBackendEngine {
 public:
@@ -83,19 +60,32 @@ public:
             options.soft_gbps = std::strtod(text.c_str(), nullptr);
         }
         release_ns_ = number("release_timeout_ms", 10'000) * MILLISECOND;
+        connect_ns_ = options.timeout_ns;
+        std::string at;
+        if (getInitParam("listen", at) != NIXL_SUCCESS || at.empty()) {
+            at = "127.0.0.1:0";
+        }
+        const char *rank = std::getenv("SHUNT_RANK");
+        const uint64_t own = number("number", rank == nullptr ? 0 : std::strtoull(rank, nullptr, 10));
+        char text_at[STE_ADDRESS_MAX];
+        size_t bytes = sizeof text_at;
         // Where something fails, NIXL drops this at once.
-        if (ste_open(&options, &engine_) != STE_OK || !mailbox_.open(engine_, options.timeout_ns)) {
+        if (ste_listen(&options, at.c_str(), static_cast<uint32_t>(own), &engine_) != STE_OK ||
+            ste_listens_at(engine_, text_at, &bytes) != STE_OK) {
             complain("a backend");
             initErr = true;
+            return;
         }
+        listens_at_ = text_at;
     }
 
     ~Engine() override {
-        const bool is_closed = engine_ == nullptr || ste_close(engine_, 10'000 * MILLISECOND) == STE_OK;
-        if (!is_closed) {
+        if (engine_ != nullptr && ste_close(engine_, 10'000 * MILLISECOND) != STE_OK) {
             complain("a backend that ends");
         }
-        mailbox_.free(is_closed);
+        for (ste_operation *operation : sent_) {
+            ste_free_operation(operation);
+        }
     }
 
     bool supportsRemote() const override { return true; }
@@ -125,11 +115,15 @@ public:
         return NIXL_SUCCESS;
     }
 
-    // The NICs keep it until the backend ends: there is no way to take a key back yet.
+    // Returns when no byte of any agent lands there any more. Else an error, and the memory stays registered.
     nixl_status_t deregisterMem(nixlBackendMD *memory) override {
         auto *own = dynamic_cast<Own *>(memory);
         if (own == nullptr) {
             return NIXL_ERR_INVALID_PARAM;
+        }
+        if (ste_deregister(own->region) != STE_OK) {
+            complain("memory that is deregistered");
+            return NIXL_ERR_NOT_ALLOWED;
         }
         ste_free_region(own->region);
         delete own;
@@ -146,31 +140,28 @@ public:
     }
 
     nixl_status_t getConnInfo(std::string &text) const override {
-        text = CONNECTION + std::to_string(mailbox_.end());
+        text = CONNECTION + listens_at_;
         return NIXL_SUCCESS;
     }
 
     nixl_status_t loadRemoteConnInfo(const std::string &agent, const std::string &text) override {
         const std::string start = CONNECTION;
-        char *rest = nullptr;
-        const unsigned long end =
-            text.rfind(start, 0) == 0 ? std::strtoul(text.c_str() + start.size(), &rest, 10) : mailbox_.ends();
-        if (end >= mailbox_.ends() || end == mailbox_.end() || *rest != 0) {
-            std::fprintf(stderr, "shunt nixl: agent %s: expected another end of this job, got '%s'\n", agent.c_str(),
-                         text.c_str());
+        if (text.rfind(start, 0) != 0 || text == start + listens_at_) {
+            std::fprintf(stderr, "shunt nixl: agent %s: expected '%sHOST:PORT' of another agent, got '%s'\n",
+                         agent.c_str(), CONNECTION, text.c_str());
             return NIXL_ERR_INVALID_PARAM;
         }
         const std::lock_guard<std::mutex> lock(mutex_);
-        agents_[agent] = static_cast<uint32_t>(end);
+        agents_[agent] = {text.substr(start.size()), NO_PEER};
         return NIXL_SUCCESS;
     }
 
-    // All ends are connected since they were opened.
     nixl_status_t connect(const std::string &agent) override {
         uint32_t peer;
-        return find(agent, peer) ? NIXL_SUCCESS : NIXL_ERR_NOT_FOUND;
+        return find(agent, peer);
     }
 
+    // The other agent may go on using memory of this one: it has not asked for an end.
     nixl_status_t disconnect(const std::string &agent) override {
         const std::lock_guard<std::mutex> lock(mutex_);
         return agents_.erase(agent) > 0 ? NIXL_SUCCESS : NIXL_ERR_NOT_FOUND;
@@ -208,8 +199,9 @@ public:
                            const nixl_opt_b_args_t *) const override {
         auto request = std::make_unique<Request>();
         std::vector<Part> parts;
-        if (!find(agent, request->peer)) {
-            return NIXL_ERR_NOT_FOUND;
+        const nixl_status_t found = find(agent, request->peer);
+        if (found != NIXL_SUCCESS) {
+            return found;
         }
         if (!matched(local, remote, parts)) {
             return NIXL_ERR_INVALID_PARAM;
@@ -223,18 +215,23 @@ public:
                            const nixl_opt_b_args_t *arguments) const override {
         auto *request = dynamic_cast<Request *>(handle);
         std::vector<Part> parts;
-        if (request == nullptr || !matched(local, remote, parts) || !find(agent, request->peer)) {
+        if (request == nullptr || !matched(local, remote, parts)) {
             return NIXL_ERR_INVALID_PARAM;
         }
-        if (!request->operations.empty() || request->is_sending) {
+        if (!request->operations.empty()) {
             return NIXL_ERR_REPOST_ACTIVE;
+        }
+        // Also where its agent has another peer since, or is there again.
+        const nixl_status_t found = find(agent, request->peer);
+        if (found != NIXL_SUCCESS) {
+            return found;
         }
         request->failure = STE_OK;
         request->is_quiet = true;
         request->has_message = arguments != nullptr && arguments->hasNotif;
         request->message = request->has_message ? arguments->notifMsg : std::string();
         for (size_t at = 0; at < parts.size() && request->failure == STE_OK;) {
-            at += operation == NIXL_WRITE ? write(*request, parts, at) : read(*request, parts, at);
+            at += operation == NIXL_WRITE ? write(engine_, *request, parts, at) : read(engine_, *request, parts, at);
         }
         if (request->failure != STE_OK) {
             complain("a request");
@@ -248,8 +245,6 @@ public:
         if (request == nullptr) {
             return NIXL_ERR_INVALID_PARAM;
         }
-        const std::lock_guard<std::mutex> lock(mutex_);
-        mailbox_.progress(messages_);
         if (!all_ended(*request)) {
             return NIXL_IN_PROG;
         }
@@ -257,18 +252,10 @@ public:
             return as_nixl(request->failure);
         }
         // The message goes behind the data.
-        if (!request->is_sending) {
-            request->number = mailbox_.send(request->peer, localAgent, request->message);
-            request->is_sending = true;
-            mailbox_.progress(messages_);
-        }
-        if (mailbox_.is_lost(request->peer)) {
-            request->failure = STE_PEER_LOST;
-        } else if (!mailbox_.is_sent(request->peer, request->number)) {
-            return NIXL_IN_PROG;
-        }
-        request->is_sending = request->has_message = false;
-        return as_nixl(request->failure);
+        request->has_message = false;
+        request->failure =
+            Notes::send(engine_, request->peer, localAgent, request->message, request->operations);
+        return all_ended(*request) ? as_nixl(request->failure) : NIXL_IN_PROG;
     }
 
     // Returns when no byte of it can land any more, and its own memory is not read any more. Else an error: called
@@ -300,21 +287,22 @@ public:
 
     nixl_status_t getNotifs(notif_list_t &list) override {
         const std::lock_guard<std::mutex> lock(mutex_);
-        mailbox_.progress(messages_);
-        list.insert(list.end(), messages_.begin(), messages_.end());
-        messages_.clear();
-        return NIXL_SUCCESS;
+        Notes::Received received;
+        const int status = notes_.receive(engine_, received);
+        list.insert(list.end(), received.begin(), received.end());
+        tidy();
+        return status == STE_OK || !received.empty() ? NIXL_SUCCESS : as_nixl(status);
     }
 
     nixl_status_t genNotif(const std::string &agent, const std::string &message) const override {
         uint32_t peer;
-        if (!find(agent, peer)) {
-            return NIXL_ERR_NOT_FOUND;
+        const nixl_status_t found = find(agent, peer);
+        if (found != NIXL_SUCCESS) {
+            return found;
         }
         const std::lock_guard<std::mutex> lock(mutex_);
-        mailbox_.send(peer, localAgent, message);
-        mailbox_.progress(messages_);
-        return mailbox_.is_lost(peer) ? NIXL_ERR_REMOTE_DISCONNECT : NIXL_SUCCESS;
+        tidy();
+        return as_nixl(Notes::send(engine_, peer, localAgent, message, sent_));
     }
 
 private:
@@ -326,116 +314,83 @@ private:
         return std::strtoull(text.c_str(), nullptr, 10);
     }
 
-    bool find(const std::string &agent, uint32_t &peer) const {
+    // The peer that an agent is: connected now, if it is not yet or not any more.
+    nixl_status_t find(const std::string &agent, uint32_t &peer) const {
+        Agent known;
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            const auto found = agents_.find(agent);
+            if (found == agents_.end()) {
+                return NIXL_ERR_NOT_FOUND;
+            }
+            known = found->second;
+        }
+        // The number of one that has left is not used again.
+        if (known.peer != NO_PEER && is_there(known.peer)) {
+            peer = known.peer;
+            return NIXL_SUCCESS;
+        }
+        const int status = ste_connect(engine_, known.at.c_str(), connect_ns_, &peer);
+        if (status != STE_OK) {
+            complain(("agent " + agent).c_str());
+            return as_nixl(status);
+        }
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = agents_.find(agent);
-        if (found == agents_.end()) {
-            return false;
+        if (found != agents_.end() && found->second.at == known.at) {
+            found->second.peer = peer;
         }
-        peer = found->second;
-        return true;
+        return NIXL_SUCCESS;
     }
 
-    static bool matched(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote, std::vector<Part> &parts) {
-        if (local.descCount() != remote.descCount() || local.descCount() == 0) {
-            return false;
+    bool is_there(uint32_t peer) const {
+        std::vector<uint32_t> peers(16);
+        for (;;) {
+            size_t count = peers.size();
+            const int status = ste_peers(engine_, peers.data(), &count);
+            peers.resize(count);
+            if (status != STE_TOO_SMALL) {
+                return status == STE_OK && std::find(peers.begin(), peers.end(), peer) != peers.end();
+            }
         }
-        for (int at = 0; at < local.descCount(); at++) {
-            const nixlMetaDesc &here = local[at], &there = remote[at];
-            auto *own = dynamic_cast<Own *>(here.metadataP);
-            auto *theirs = dynamic_cast<Theirs *>(there.metadataP);
-            if (own == nullptr || theirs == nullptr || here.len != there.len || here.addr < own->base ||
-                there.addr < theirs->base) {
+    }
+
+    // Passes over what nothing waits for: notifications that were sent, peers that came or left.
+    void tidy() const {
+        ste_change change;
+        while (ste_next_change(engine_, 0, &change) == STE_OK) {
+            if (change.joined == 0) {
+                notes_.forget(change.peer);
+            }
+        }
+        std::erase_if(sent_, [](ste_operation *operation) {
+            const int status = ste_test(operation, nullptr);
+            if (status == STE_TIMEOUT) {
                 return false;
             }
-            parts.push_back({own, theirs, here.addr - own->base, there.addr - theirs->base, here.len});
-        }
-        return true;
-    }
-
-    // Parts of one size between the same two regions go as pages, which begin at any byte: 2^32 of them are in reach.
-    size_t write(Request &request, const std::vector<Part> &parts, size_t at) const {
-        const Part &first = parts[at];
-        std::vector<uint32_t> here, there;
-        ste_pages from{nullptr, 0, 1, first.here}, to{nullptr, 0, 1, first.there};
-        const auto fits = [](uint64_t offset, uint64_t base) {
-            return offset >= base && offset - base <= std::numeric_limits<uint32_t>::max();
-        };
-        for (size_t next = at; next < parts.size(); next++) {
-            const Part &part = parts[next];
-            if (part.own != first.own || part.theirs != first.theirs || part.bytes != first.bytes ||
-                !fits(part.here, from.offset) || !fits(part.there, to.offset)) {
-                break;
+            if (status != STE_OK) {
+                complain("a notification");
             }
-            here.push_back(static_cast<uint32_t>(part.here - from.offset));
-            there.push_back(static_cast<uint32_t>(part.there - to.offset));
-        }
-        from.indices = here.data();
-        to.indices = there.data();
-        from.count = to.count = here.size();
-        ste_operation *operation = nullptr;
-        if (here.size() == 1) {
-            began(request, operation,
-                  ste_write(engine_, request.peer, first.own->region, first.here, first.theirs->target, first.there,
-                            first.bytes, STE_NO_IMM, nullptr, &operation));
-        } else {
-            began(request, operation,
-                  ste_write_pages(engine_, request.peer, first.bytes, first.own->region, &from, first.theirs->target,
-                                  &to, STE_NO_IMM, nullptr, &operation));
-        }
-        return here.size();
-    }
-
-    size_t read(Request &request, const std::vector<Part> &parts, size_t at) const {
-        const Part &part = parts[at];
-        ste_operation *operation = nullptr;
-        began(request, operation,
-              ste_read(engine_, request.peer, part.theirs->target, part.there, part.own->region, part.here, part.bytes,
-                       nullptr, &operation));
-        return 1;
-    }
-
-    static void began(Request &request, ste_operation *const &operation, int status) {
-        if (status == STE_OK) {
-            request.operations.push_back(operation);
-        } else {
-            request.failure = status;
-        }
-    }
-
-    static void cancel(const Request &request) {
-        for (ste_operation *operation : request.operations) {
-            ste_cancel(operation, STE_CANCEL_NOW, 0);
-        }
-    }
-
-    // Takes those that have ended off. Where one failed the others are cancelled: a request ends when all have.
-    static bool all_ended(Request &request) {
-        const bool was_well = request.failure == STE_OK;
-        std::erase_if(request.operations, [&](ste_operation *operation) {
-            ste_result result{STE_OK, 1};
-            if (ste_test(operation, &result) == STE_TIMEOUT) {
-                return false;
-            }
-            if (request.failure == STE_OK) {
-                request.failure = result.status;
-            }
-            request.is_quiet = request.is_quiet && result.quiet == 1;
             ste_free_operation(operation);
             return true;
         });
-        if (was_well && request.failure != STE_OK) {
-            cancel(request);
-        }
-        return request.operations.empty();
     }
 
+    struct Agent {
+        std::string at;
+        uint32_t peer = NO_PEER;
+    };
+
+    static constexpr uint32_t NO_PEER = std::numeric_limits<uint32_t>::max();
+
     ste_engine *engine_ = nullptr;
-    uint64_t release_ns_ = 0;
+    std::string listens_at_;
+    uint64_t release_ns_ = 0, connect_ns_ = 0;
     mutable std::mutex mutex_;
-    mutable shunt::Mailbox mailbox_;
-    mutable shunt::Mailbox::Messages messages_;
-    std::map<std::string, uint32_t> agents_;
+    mutable Notes notes_;
+    // Notifications of no request, which go on.
+    mutable std::vector<ste_operation *> sent_;
+    mutable std::map<std::string, Agent> agents_;
 };
 
 nixlBackendEngine *create(const nixlBackendInitParams *parameters) {
@@ -450,7 +405,8 @@ nixlBackendEngine *create(const nixlBackendInitParams *parameters) {
 void destroy(nixlBackendEngine *engine) { delete engine; }
 
 nixl_b_params_t options() {
-    return {{"rails", "2"}, {"soft_gbps", ""}, {"timeout_ms", "60000"}, {"release_timeout_ms", "10000"}};
+    return {{"listen", "127.0.0.1:0"}, {"number", ""},          {"rails", "2"},
+            {"soft_gbps", ""},         {"timeout_ms", "60000"}, {"release_timeout_ms", "10000"}};
 }
 
 } // namespace

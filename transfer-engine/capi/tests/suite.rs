@@ -276,10 +276,10 @@ fn nodes_connect_talk_take_memory_back_and_cut_each_other_off() {
 }
 
 #[test]
-fn messages_of_the_plugin_for_nixl_come_in_order_while_a_port_is_down() {
+fn notifications_of_the_plugin_for_nixl_come_in_order_while_a_port_is_down() {
     let Some(folder) = folder() else { return };
-    let source = home().join("tests/c/mailbox.cpp");
-    alone(&compiled(folder, &source, CPLUSPLUS, "mailbox"), &[], "600 messages each way, in order");
+    let source = home().join("tests/c/notes.cpp");
+    alone(&compiled(folder, &source, CPLUSPLUS, "notes"), &[], "300 notifications each way, in order");
 }
 
 #[test]
