@@ -12,13 +12,14 @@ Builds the programs (release). Those that people start write a page for each pro
 target/man (man -l target/man/shunt-view.1), and completions for bash, fish and zsh into target/completions.";
 
 /// Programs that people start.
-pub const PROGRAMS: [&str; 8] = [
+pub const PROGRAMS: [&str; 9] = [
     "shunt",
     "shmem_put_bw",
     "moe_pressure",
     "transfer_bw",
     "weight_sync",
     "kv_disagg",
+    "moe_proxy",
     "shunt-verbs-check",
     "shunt-devx-check",
 ];
