@@ -18,10 +18,8 @@ pub enum Input {
     Counts(u32, Vec<u32>),
     /// All that a rank was to send of it is there.
     Arrived(u32, What),
-    /// All parts of a write have ended well: its source may be written again.
-    Written,
-    /// All ranks have read everything.
-    Met,
+    /// So many parts have arrived: their sources may be written again.
+    Written(usize),
     /// Something went wrong here.
     Failed(Failure),
     /// Something went wrong at this rank, which told the others.
@@ -35,8 +33,6 @@ pub enum Output {
     Expect(u32, What, u64),
     /// Write these parts, by one scatter.
     Write(Vec<Part>),
-    /// Meet all others.
-    Meet,
     /// Answer a step.
     Answer(u64),
     /// Answer nothing any more. True: the others do not know of it.
@@ -54,8 +50,8 @@ pub struct Machine {
     answered: u64,
     since: Duration,
     waits: BTreeSet<(What, u32)>,
-    /// Writes that have not ended.
-    writes: u32,
+    /// Parts that have not ended.
+    parts: usize,
     has_failed: bool,
     outputs: VecDeque<Output>,
 }
@@ -72,7 +68,7 @@ impl Machine {
             answered: 0,
             since: Duration::ZERO,
             waits: BTreeSet::new(),
-            writes: 0,
+            parts: 0,
             has_failed: false,
             outputs: VecDeque::new(),
         }
@@ -102,11 +98,7 @@ impl Machine {
             Input::Asked(number, counts) => self.ask(now, number, &counts),
             Input::Counts(of, counts) => self.learn(of, &counts),
             Input::Arrived(of, what) => self.arrived(of, what),
-            Input::Written => self.written(),
-            Input::Met => {
-                self.waits.retain(|(what, _)| *what != What::Free);
-                Ok(())
-            }
+            Input::Written(parts) => self.written(parts),
             Input::Failed(failure) => Err(failure),
             Input::Heard(rank, Failure { why, is_lost, is_uncertain }) => {
                 let why = format!("rank {rank}: {why}");
@@ -127,7 +119,7 @@ impl Machine {
         let ((layer, step), patience) = (step(self.asked), self.patience);
         let waits: Vec<_> =
             self.waits.iter().map(|(what, rank)| format!("{what:?} of rank {rank}")).collect();
-        let met = if waits.is_empty() { format!("{} writes", self.writes) } else { waits.join(", ") };
+        let met = if waits.is_empty() { format!("{} writes", self.parts) } else { waits.join(", ") };
         let why =
             format!("layer {layer}, {step:?}: expected its end within {patience:?}, still waiting for {met}");
         self.fail(Failure::broken(why), true);
@@ -150,7 +142,7 @@ impl Machine {
 
     fn write(&mut self, parts: Vec<Part>) {
         if !parts.is_empty() {
-            self.writes += 1;
+            self.parts += parts.len();
             self.outputs.push_back(Output::Write(parts));
         }
     }
@@ -185,11 +177,9 @@ impl Machine {
                 self.write(made);
             }
             Step::End => {
-                let others: Vec<_> = self.others().map(|other| (What::Free, other)).collect();
-                if !others.is_empty() {
-                    self.waits.extend(others);
-                    self.outputs.push_back(Output::Meet);
-                }
+                self.others().for_each(|other| self.expect(other, What::Free, 1));
+                let free = self.plan().free();
+                self.write(free);
             }
         }
         Ok(())
@@ -214,17 +204,17 @@ impl Machine {
         Err(Failure::broken(format!("{what:?} of rank {of}: expected nothing, got it")))
     }
 
-    fn written(&mut self) -> Result<(), Failure> {
-        self.writes = self.writes.checked_sub(1).ok_or_else(|| {
-            Failure::broken("a write: expected one that was posted, got the end of another".to_owned())
-        })?;
+    fn written(&mut self, parts: usize) -> Result<(), Failure> {
+        let left = self.parts.checked_sub(parts);
+        let why = || format!("ends of parts: expected at most {}, got {parts}", self.parts);
+        self.parts = left.ok_or_else(|| Failure::broken(why()))?;
         Ok(())
     }
 
     /// Answers what is asked once all of it is done.
     fn answer(&mut self) {
         let is_end = step(self.asked).1 == Step::End;
-        if self.asked == self.answered || !self.waits.is_empty() || is_end && self.writes > 0 {
+        if self.asked == self.answered || !self.waits.is_empty() || is_end && self.parts > 0 {
             return;
         }
         self.answered = self.asked;

@@ -2,9 +2,10 @@
 
 use crate::buffers::Buffers;
 use crate::routes::Counts;
+use serde::{Deserialize, Serialize};
 
 /// What an immediate says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum What {
     /// A rank's counts are there.
     Counts,
@@ -90,6 +91,11 @@ impl Plan<'_> {
     fn others(&self) -> impl Iterator<Item = u32> {
         let rank = self.rank;
         (0..self.buffers.shape.ranks).filter(move |other| *other != rank)
+    }
+
+    /// An immediate alone, to every other rank: this one has read everything.
+    pub fn free(&self) -> Vec<Part> {
+        self.others().map(|to| Part { to, what: What::Free, from: 0, at: 0, len: 0 }).collect()
     }
 
     /// Own counts, to every other rank.

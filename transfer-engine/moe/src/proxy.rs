@@ -5,8 +5,10 @@ use crate::ground::Ground;
 use crate::machine::{Input, Machine, Output};
 use crate::plan::{Part, What};
 use crate::routes::from_bytes;
+use crate::settle::{Act, Deliveries, Fate};
 use crate::words::{Step, Words, step};
-use shunt_transfer::pending::Met;
+use serde::{Deserialize, Serialize};
+use shunt_transfer::pending::End;
 use shunt_transfer::{Expectation, Node, Scattered};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
@@ -37,9 +39,23 @@ enum Event {
 
 /// What was begun and has not ended.
 enum Pending {
-    Expect(u32, What, Expectation),
+    /// Of which rank, what, in which layer, how many.
+    Expect(Awaited, u64, Expectation),
     Write(Scattered),
-    Meet(Met),
+}
+
+/// Immediates of a rank in a layer.
+type Awaited = (u32, What, u64);
+
+/// What proxies say to each other.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    /// This rank does not go on.
+    Failed(Failure),
+    /// How many immediates of a layer have you counted? With the number of the question.
+    HowMany(What, u64, u64),
+    /// So many. With the number of the question.
+    Counted(u64, u64),
 }
 
 struct Worker {
@@ -47,6 +63,11 @@ struct Worker {
     ground: Arc<Ground>,
     words: Arc<Words>,
     machine: Machine,
+    deliveries: Deliveries,
+    /// What was counted and taken, in this layer and the one before.
+    taken: BTreeMap<Awaited, u64>,
+    /// Questions that are answered at the next look: what had come when they were asked is counted by then.
+    questions: Vec<(u32, What, u64, u64)>,
     began: Instant,
     pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -89,6 +110,9 @@ impl Proxy {
             node: node.clone(),
             ground,
             words,
+            deliveries: Deliveries::default(),
+            taken: BTreeMap::new(),
+            questions: Vec::new(),
             began: Instant::now(),
             pending: BTreeMap::new(),
             next: 0,
@@ -129,50 +153,91 @@ impl Worker {
                 Ok(event) => Some(event),
                 Err(RecvTimeoutError::Timeout) => None,
             };
-            let input = event.map_or(Ok(None), |event| self.input(event));
-            match input {
-                Ok(Some(input)) => self.machine.take(self.began.elapsed(), input),
-                Ok(None) => {}
-                Err(failure) => self.machine.take(self.began.elapsed(), Input::Failed(failure)),
+            if let Err(failure) = event.map_or(Ok(()), |event| self.happened(event)) {
+                self.take(Input::Failed(failure));
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.look();
+                if let Err(failure) = self.look() {
+                    self.take(Input::Failed(failure));
+                }
             }
             while let Some(output) = self.machine.next_output() {
                 if let Err(failure) = self.carry_out(output) {
-                    self.machine.take(self.began.elapsed(), Input::Failed(failure));
+                    self.take(Input::Failed(failure));
                 }
             }
         }
     }
 
-    /// What the machine is to know of it.
-    fn input(&mut self, event: Event) -> Result<Option<Input>, Failure> {
+    fn take(&mut self, input: Input) {
+        self.machine.take(self.began.elapsed(), input);
+    }
+
+    fn happened(&mut self, event: Event) -> Result<(), Failure> {
         let number = match event {
-            Event::Asked(number) => return self.asked(number).map(Some),
+            Event::Asked(number) => {
+                let input = self.asked(number)?;
+                self.take(input);
+                return Ok(());
+            }
             Event::Failed(failure) => return Err(failure),
             Event::Ended(number) => number,
-            Event::Stop => return Ok(None),
+            Event::Stop => return Ok(()),
         };
         match self.pending.remove(&number) {
-            Some(Pending::Expect(of, what, expectation)) => match expectation.wait(Duration::ZERO)? {
-                Some(Ok(())) if what == What::Counts => Ok(Some(Input::Counts(of, self.counts_of(of)?))),
-                Some(Ok(())) => Ok(Some(Input::Arrived(of, what))),
-                Some(Err(error)) => Err(error.into()),
-                None => Ok(None),
-            },
+            Some(Pending::Expect((of, what, layer), count, expectation)) => {
+                if let Some(result) = expectation.wait(Duration::ZERO)? {
+                    result?;
+                    self.taken.insert((of, what, layer), count);
+                    let is_counts = what == What::Counts;
+                    let input = if is_counts {
+                        Input::Counts(of, self.counts_of(of)?)
+                    } else {
+                        Input::Arrived(of, what)
+                    };
+                    self.take(input);
+                }
+            }
             Some(Pending::Write(scattered)) => {
                 let ends = scattered.wait(Duration::ZERO)?.unwrap_or_default();
-                ends.into_iter().try_for_each(|end| end.result)?;
-                Ok(Some(Input::Written))
+                let fates: Vec<Fate> = ends.into_iter().map(fate).collect();
+                let acts = self.deliveries.ended(number, &fates)?;
+                self.act(acts)?;
             }
-            Some(Pending::Meet(meeting)) => match meeting.wait(Duration::ZERO)? {
-                Some(Err(failed)) => Err(not_met(failed)),
-                _ => Ok(Some(Input::Met)),
-            },
-            None => Ok(None),
+            None => {}
         }
+        Ok(())
+    }
+
+    fn act(&mut self, acts: Vec<Act>) -> Result<(), Failure> {
+        for act in acts {
+            match act {
+                Act::Settled(parts) => self.take(Input::Written(parts)),
+                Act::Ask(to, what, question) => {
+                    self.words.settling(self.deliveries.asked());
+                    self.say(to, &Word::HowMany(what, self.machine.layer(), question))?;
+                }
+                Act::Repeat(parts) => {
+                    self.deliveries.repeated(self.next, &parts);
+                    self.scatter(&parts, false)?;
+                }
+                Act::Write(parts) => self.write(&parts)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, parts: &[Part]) -> Result<(), Failure> {
+        self.deliveries.posted(self.next, parts);
+        self.scatter(parts, true)
+    }
+
+    fn say(&self, to: u32, word: &Word) -> Result<(), Failure> {
+        let text =
+            serde_json::to_vec(word).map_err(|error| Failure::broken(format!("a message: {error}")))?;
+        self.node.send(to, &text)?;
+        Ok(())
     }
 
     fn asked(&self, number: u64) -> Result<Input, Failure> {
@@ -191,93 +256,117 @@ impl Worker {
     }
 
     fn carry_out(&mut self, output: Output) -> Result<(), Failure> {
-        let (number, tell) = (self.next, self.tell.clone());
-        let ended = move || _ = tell.send(Event::Ended(number));
-        let pending = match output {
+        match output {
             Output::Expect(of, what, count) => {
-                let expectation = self.node.expect(of, what.imm(self.machine.layer()), count, None)?;
-                expectation.when_ended(ended);
-                Pending::Expect(of, what, expectation)
+                let (number, layer, tell) = (self.next, self.machine.layer(), self.tell.clone());
+                let expectation = self.node.expect(of, what.imm(layer), count, None)?;
+                expectation.when_ended(move || _ = tell.send(Event::Ended(number)));
+                self.pending.insert(number, Pending::Expect((of, what, layer), count, expectation));
+                self.next += 1;
             }
-            Output::Write(parts) => {
-                let scattered = self.scatter(&parts)?;
-                scattered.when_ended(ended);
-                Pending::Write(scattered)
-            }
-            Output::Meet => {
-                let targets = (0..).zip(&self.ground.targets);
-                let others: Vec<_> = targets.filter(|(rank, _)| *rank != self.node.end()).collect();
-                let imm = What::Free.imm(self.machine.layer());
-                let meeting = self.node.barrier(imm, &self.ground.send.region, &others, Duration::MAX)?;
-                meeting.when_ended(ended);
-                Pending::Meet(meeting)
-            }
+            Output::Write(parts) => self.write(&parts)?,
             Output::Answer(number) => {
+                if step(number).1 == Step::End {
+                    let layer = step(number).0;
+                    self.deliveries.next_layer();
+                    self.taken.retain(|(.., of), _| *of >= layer);
+                }
                 self.words.answer(number);
-                return Ok(());
             }
-            Output::Fail(failure, is_new) => {
-                self.fail(failure, is_new);
-                return Ok(());
-            }
-        };
-        self.pending.insert(number, pending);
-        self.next += 1;
+            Output::Fail(failure, is_new) => self.fail(failure, is_new),
+        }
         Ok(())
     }
 
-    fn scatter(&self, parts: &[Part]) -> Result<Scattered, Failure> {
-        let layer = self.machine.layer();
+    /// Posts parts, under the next number.
+    fn scatter(&mut self, parts: &[Part], has_imm: bool) -> Result<(), Failure> {
+        let (number, layer, tell) = (self.next, self.machine.layer(), self.tell.clone());
         let share = |part: &Part| {
             let Part { to, what, from, at, len } = *part;
             let target = self.ground.targets.get(to as usize);
             let target = target.ok_or_else(|| Failure::broken(format!("rank {to}: expected its memory")))?;
-            Ok(Share { peer: PeerId(to), len, imm: Some(what.imm(layer)), from, to: (target, at) })
+            Ok(Share { peer: PeerId(to), len, imm: has_imm.then(|| what.imm(layer)), from, to: (target, at) })
         };
         let shares = parts.iter().map(share).collect::<Result<Vec<_>, Failure>>()?;
-        Ok(self.node.scatter(&self.ground.send.region, &shares)?)
+        let scattered = self.node.scatter(&self.ground.send.region, &shares)?;
+        scattered.when_ended(move || _ = tell.send(Event::Ended(number)));
+        self.pending.insert(number, Pending::Write(scattered));
+        self.next += 1;
+        Ok(())
     }
 
     fn fail(&self, failure: Failure, is_new: bool) {
-        let text = serde_json::to_vec(&failure).unwrap_or_default();
         if is_new {
+            let word = Word::Failed(failure.clone());
             for other in (0..self.node.ends()).filter(|other| *other != self.node.end()) {
                 // One that does not get it finds out by itself.
-                let _ = self.node.send(other, &text);
+                let _ = self.say(other, &word);
             }
         }
         self.words.fail(failure);
     }
 
-    /// Looks at what no one calls for: ranks that failed, ranks without a rail, steps that take too long.
-    fn look(&mut self) {
-        let now = self.began.elapsed();
-        while let Ok(Some((rank, text))) = self.node.receive(Duration::ZERO) {
-            let failure = serde_json::from_slice(&text);
-            let failure = failure.unwrap_or_else(|error| Failure::broken(format!("its message: {error}")));
-            self.machine.take(now, Input::Heard(rank, failure));
+    /// Looks at what no one calls for: what other proxies say, ranks without a rail, steps that take too long.
+    fn look(&mut self) -> Result<(), Failure> {
+        for (rank, what, layer, question) in std::mem::take(&mut self.questions) {
+            let counted = self.counted((rank, what, layer))?;
+            self.say(rank, &Word::Counted(question, counted))?;
         }
-        let awaited = self.machine.awaited();
+        while let Ok(Some((rank, text))) = self.node.receive(Duration::ZERO) {
+            let word = serde_json::from_slice(&text);
+            match word.map_err(|error| Failure::broken(format!("a message of rank {rank}: {error}")))? {
+                Word::Failed(failure) => self.take(Input::Heard(rank, failure)),
+                Word::HowMany(what, layer, question) => self.questions.push((rank, what, layer, question)),
+                Word::Counted(question, counted) => {
+                    let acts = self.deliveries.answered(question, counted)?;
+                    self.act(acts)?;
+                }
+            }
+        }
+        self.look_at_rails()?;
+        self.machine.tick(self.began.elapsed());
+        Ok(())
+    }
+
+    /// Immediates of a rank that have arrived, whether they were taken or not. None is under way.
+    fn counted(&self, of: Awaited) -> Result<u64, Failure> {
+        let (rank, what, layer) = of;
+        let waiting = self.node.counter(rank, what.imm(layer))?;
+        let reached = |pending: &Pending| match pending {
+            Pending::Expect(awaited, count, expectation) if *awaited == of => {
+                let is_reached = matches!(expectation.wait(Duration::ZERO), Ok(Some(Ok(()))));
+                is_reached.then_some(*count)
+            }
+            _ => None,
+        };
+        // One that was reached, and that this thread was not told of yet.
+        let untold = self.pending.values().find_map(reached);
+        Ok(waiting + untold.or_else(|| self.taken.get(&of).copied()).unwrap_or(0))
+    }
+
+    fn look_at_rails(&mut self) -> Result<(), Failure> {
+        let mut awaited = self.machine.awaited();
+        awaited.extend(self.deliveries.awaited());
         self.seen.retain(|rank, _| awaited.contains(rank));
         for rank in awaited {
-            let has_rail = self.node.rails_to(rank).is_ok_and(|rails| !rails.is_empty());
+            let has_rail = !self.node.rails_to(rank)?.is_empty();
             let seen = self.seen.entry(rank).or_insert_with(Instant::now);
             if has_rail {
                 *seen = Instant::now();
             } else if seen.elapsed() > self.give_up {
                 let why =
                     format!("rank {rank}: expected a rail that works within {:?}, got none", self.give_up);
-                self.machine.take(now, Input::Failed(Failure::lost(why)));
+                return Err(Failure::lost(why));
             }
         }
-        self.machine.tick(now);
+        Ok(())
     }
 }
 
-/// Why ranks did not meet: where one is lost, that.
-fn not_met(failed: Vec<(PeerId, TransferError)>) -> Failure {
-    let failures: Vec<Failure> = failed.into_iter().map(|(_, error)| error.into()).collect();
-    let lost = failures.iter().position(|failure| failure.is_lost || failure.is_uncertain);
-    let first = failures.into_iter().nth(lost.unwrap_or(0));
-    first.unwrap_or_else(|| Failure::broken("a barrier: expected all ranks, got an end without a reason"))
+fn fate(end: End) -> Fate {
+    match end.result {
+        Ok(()) => Fate::Sent,
+        Err(TransferError::Uncertain { .. }) if end.is_quiet => Fate::Unsure,
+        Err(error) => Fate::Failed(error.into()),
+    }
 }

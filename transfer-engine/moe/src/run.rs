@@ -51,6 +51,7 @@ pub fn run(options: &Options, buffers: Buffers, model: &Model, node: Node) -> Re
         failovers: counts.closed,
         returns: counts.opened - before.opened,
         pieces_again: counts.again,
+        writes_settled: ran.writes_settled,
         faults: planned.struck(&node.place().nics).map_err(anyhow::Error::msg)?,
         ..Part::default()
     };

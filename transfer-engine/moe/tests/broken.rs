@@ -108,6 +108,30 @@ fn layers_are_whole_while_a_port_goes_down_and_comes_back() {
     assert!(rows(|ran| ran.seen.rows_private) && rows(|ran| ran.seen.rows_contiguous));
 }
 
+/// The NIC of a receiver does not say what it has executed: without the others' help the fate of a write is not known.
+#[test]
+fn a_nic_that_is_gone_costs_no_row_and_no_immediate() {
+    const MANY: u64 = 12;
+    let look: Look = |_, point, layer, node, _| {
+        if (node.end(), point, layer) == (1, Point::Packed, 4) {
+            let (at, gone) = (RailAt { pe: 1, rail: 0 }, FaultKind::NicGone { for_ns: None });
+            node.place().nics.inject(at, gone).expect("a soft NIC");
+        }
+    };
+    for _ in 0..5 {
+        let (all, doubled, failovers) = run(MANY, look);
+        for ran in &all {
+            assert_eq!((&ran.failure, ran.seen.layers, ran.seen.wrong()), (&None, MANY, 0), "{ran:?}");
+        }
+        assert_eq!(doubled, 0);
+        // What was under way may all have arrived before.
+        if failovers > 0 && sum(&all, |ran| ran.writes_settled) > 0 {
+            return;
+        }
+    }
+    panic!("expected a write that no NIC could tell the fate of, in one of 5 runs");
+}
+
 #[test]
 fn a_byte_of_a_row_is_noticed_wherever_it_changes() {
     let arrived: Look = |model, point, layer, node, ground| {

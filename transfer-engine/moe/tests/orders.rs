@@ -22,8 +22,8 @@ enum Next {
     Ask(usize),
     /// An immediate arrives: at, of, what, layer.
     Imm(usize, u32, What, u64),
-    /// All parts of a write of a rank have ended.
-    Written(usize),
+    /// So many parts of a rank have ended.
+    Written(usize, usize),
 }
 
 /// What a rank expects: of which rank, what, in which layer.
@@ -37,7 +37,6 @@ struct World<'a> {
     nexts: Vec<Next>,
     arrived: BTreeMap<Key, u64>,
     expected: BTreeMap<Key, u64>,
-    meets: BTreeSet<(usize, u64)>,
 }
 
 impl<'a> World<'a> {
@@ -52,7 +51,6 @@ impl<'a> World<'a> {
             nexts: (0..ranks).map(Next::Ask).collect(),
             arrived: BTreeMap::new(),
             expected: BTreeMap::new(),
-            meets: BTreeSet::new(),
         }
     }
 
@@ -75,7 +73,7 @@ impl<'a> World<'a> {
                 *self.arrived.entry((at, of, what, layer)).or_default() += 1;
                 self.reach((at, of, what, layer));
             }
-            Next::Written(rank) => self.tell(rank, Input::Written),
+            Next::Written(rank, parts) => self.tell(rank, Input::Written(parts)),
         }
     }
 
@@ -109,19 +107,13 @@ impl<'a> World<'a> {
                 self.reach(key);
             }
             Output::Write(parts) => {
+                self.nexts.push(Next::Written(rank, parts.len()));
                 for part in parts {
                     let to = part.to as usize;
                     // Nothing of a layer goes to a rank that has not read all of the one before.
-                    let read = self.asked[to] >= number(layer, Step::Dispatch) - 1;
+                    let read = part.what == What::Free || self.asked[to] >= number(layer, Step::Dispatch) - 1;
                     assert!(read, "{part:?} of layer {layer}, rank {to} is at {}", self.asked[to]);
                     self.nexts.push(Next::Imm(to, rank as u32, part.what, layer));
-                }
-                self.nexts.push(Next::Written(rank));
-            }
-            Output::Meet => {
-                self.meets.insert((rank, layer));
-                if (0..self.machines.len()).all(|rank| self.meets.contains(&(rank, layer))) {
-                    (0..self.machines.len()).for_each(|rank| self.tell(rank, Input::Met));
                 }
             }
             Output::Answer(number) => {
@@ -214,6 +206,6 @@ fn what_is_late_or_makes_no_sense_ends_it_once_with_a_reason() {
     told.take(SOON, Input::Heard(2, Failure::lost("no rail")));
     assert_eq!(failure(&mut told), Some((Failure::lost("rank 2: no rail"), false)), "the others know");
     let mut written = machine();
-    written.take(SOON, Input::Written);
-    assert!(why(&mut written).starts_with("a write: expected one that was posted"));
+    written.take(SOON, Input::Written(2));
+    assert_eq!(why(&mut written), "ends of parts: expected at most 0, got 2");
 }

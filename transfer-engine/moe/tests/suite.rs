@@ -5,3 +5,4 @@ mod broken;
 mod orders;
 mod program;
 mod pure;
+mod settles;
