@@ -1,20 +1,24 @@
-//! `cargo xtask bindings`: the committed FFI of libibverbs and libmlx5, held against the installed headers.
+//! `cargo xtask bindings`: the committed FFI of C libraries, held against the installed headers.
 //!
 //! bindgen is compiled for this task alone: the task runs itself again with the feature that brings it in.
 
-use crate::bindings_home::{HOME, rdma_core_line};
+use crate::bindings_home::{Home, LIBFABRIC, RDMA_CORE};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::path::Path;
 
-pub const SUMMARY: &str = "compare mlx5-sys/src/generated with the RDMA headers; --bless rewrites it";
+pub const SUMMARY: &str = "compare the committed FFI with the headers of RDMA libraries; --bless rewrites it";
 pub const HELP: &str = "bindings [--bless]
 
-Generates the FFI of infiniband/verbs.h and infiniband/mlx5dv.h with bindgen and compares it with what is
-committed in mlx5-sys/src/generated. Needs libibverbs-dev and libclang (apt: libclang-dev). Headers of another
-rdma-core than the committed files were made from cannot be compared: the task says so and ends with success.
+Generates the FFI of infiniband/verbs.h and infiniband/mlx5dv.h, and of rdma/fabric.h and what belongs to it, with
+bindgen, and compares it with what is committed in mlx5-sys/src/generated and libfabric-sys/src/generated. Needs
+libibverbs-dev, libfabric-dev and libclang (apt: libclang-dev). Headers of another version than the committed files
+were made from cannot be compared: the task says so and goes on.
 
   --bless  rewrite the files";
+
+/// All that are committed.
+const HOMES: [&Home; 2] = [&RDMA_CORE, &LIBFABRIC];
 
 pub fn run(args: &[String]) -> Result<()> {
     let bless = match args {
@@ -22,26 +26,41 @@ pub fn run(args: &[String]) -> Result<()> {
         [flag] if flag == "--bless" => true,
         other => return sh::usage(format!("unknown arguments {other:?}")),
     };
-    let installed = rdma_core()?;
-    let committed = std::fs::read_to_string(sh::root().join(HOME).join("mod.rs")).unwrap_or_default();
-    if !bless && !committed.contains(&rdma_core_line(&installed)) {
-        let line = format!("{HOME} was made from another rdma-core than {installed}: not compared");
+    let mut fit = false;
+    for home in HOMES {
+        fit |= bless || is_comparable(home)?;
+    }
+    if fit { generate(bless) } else { Ok(()) }
+}
+
+/// True if the installed headers are those that the committed files were made from.
+fn is_comparable(home: &Home) -> Result<bool> {
+    let Home { folder, project, .. } = home;
+    let installed = installed(home)?;
+    let committed = std::fs::read_to_string(sh::root().join(folder).join("mod.rs")).unwrap_or_default();
+    let fit = committed.contains(&home.line(&installed));
+    if !fit {
+        let line = format!("{folder} was made from another {project} than {installed}: not compared");
         if std::env::var_os("CI").is_some() {
             bail!("{line}, and CI is set: install the one it names");
         }
         println!("{line}");
-        return Ok(());
     }
-    generate(bless, &installed)
+    Ok(fit)
 }
 
 #[cfg(feature = "bindings")]
-fn generate(bless: bool, installed: &str) -> Result<()> {
-    crate::bindings_generate::run(bless, installed)
+fn generate(bless: bool) -> Result<()> {
+    for home in HOMES {
+        if bless || is_comparable(home)? {
+            crate::bindings_generate::run(home, bless, &installed(home)?)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(not(feature = "bindings"))]
-fn generate(bless: bool, _installed: &str) -> Result<()> {
+fn generate(bless: bool) -> Result<()> {
     let mut command = sh::cargo();
     command.args(["run", "--quiet", "-p", "xtask", "--features", "bindings", "--", "bindings"]);
     command.args(bless.then_some("--bless"));
@@ -57,35 +76,17 @@ const PKGCONFIG: &[&str] = &[
     "share/pkgconfig",
 ];
 
-/// The installed rdma-core, e.g. "44.0", by its package file.
-fn rdma_core() -> Result<String> {
-    let usr = Path::new("/usr");
-    let text =
-        PKGCONFIG.iter().find_map(|dir| std::fs::read_to_string(usr.join(dir).join("libibverbs.pc")).ok());
-    let text = text.context("no libibverbs.pc below /usr: install libibverbs-dev (rdma-core-devel)")?;
-    version(&text).context("libibverbs.pc names no version of rdma-core")
-}
-
-/// "Version: 1.14.44.0" holds the library's own version and that of rdma-core behind it.
-fn version(package_file: &str) -> Option<String> {
-    let line = package_file.lines().find_map(|line| line.strip_prefix("Version:"))?;
-    let (_, core) = line.trim().split_once('.')?.1.split_once('.')?;
-    Some(core.to_owned())
+/// The installed version of a project, e.g. "44.0", by its package file.
+fn installed(home: &Home) -> Result<String> {
+    let (usr, file) = (Path::new("/usr"), home.package_file);
+    let text = PKGCONFIG.iter().find_map(|dir| std::fs::read_to_string(usr.join(dir).join(file)).ok());
+    let text = text.with_context(|| format!("no {file} below /usr: install {}", home.install))?;
+    home.version(&text).with_context(|| format!("{file} names no version of {}", home.project))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_version_of_rdma_core_is_read() {
-        assert_eq!(
-            version("Name: libibverbs\nVersion: 1.14.44.0\nLibs: -libverbs\n").as_deref(),
-            Some("44.0")
-        );
-        assert_eq!(version("Name: libibverbs\n"), None);
-        assert_eq!(version("Version: 44\n"), None);
-    }
 
     #[test]
     fn unknown_arguments_are_refused() {

@@ -1,6 +1,6 @@
 //! What `cargo xtask bindings` does once bindgen is in: headers in, `types.rs` and `functions.rs` out.
 
-use crate::bindings_home::{HOME, rdma_core_line};
+use crate::bindings_home::{Home, LIBFABRIC};
 use anyhow::{Context, Result, bail};
 use quote::ToTokens;
 use shunt_task::sh;
@@ -8,13 +8,63 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use syn::{ForeignItem, Item};
 
-/// Functions by library, with the first rdma-core that has them. A library that lacks one is refused with this
-/// number.
+/// Functions by library, with the first version of the project that has them. A library that lacks one is refused
+/// with this number.
 struct Group {
     library: &'static str,
     since: u32,
     functions: &'static [&'static str],
 }
+
+/// What is made of a project's headers.
+struct Source {
+    header: &'static str,
+    /// Tables of functions, and the file that each is looked up in.
+    libraries: &'static [(&'static str, &'static str)],
+    functions: &'static [Group],
+    /// Types that no listed function names: what inline functions of the headers use, and enumerations.
+    types: &'static [&'static str],
+    /// Constants that are macros, or belong to enumerations without a name.
+    vars: &'static [&'static str],
+    /// Types that have a mutex of pthread, whose size differs between architectures: what the headers say of their
+    /// layout holds on this one.
+    have_a_mutex: &'static [&'static str],
+    /// Types that are not made.
+    blocked: &'static [&'static str],
+    /// What the types of libc are.
+    uses: &'static str,
+}
+
+const RDMA: Source = Source {
+    header: "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n",
+    libraries: &[(VERBS, "libibverbs.so.1"), (MLX5, "libmlx5.so.1")],
+    functions: FUNCTIONS,
+    types: TYPES,
+    vars: VARS,
+    have_a_mutex: HAVE_A_MUTEX,
+    // The last one is packed with an alignment of 4: bindgen loses its fields. Shunt has this segment in shunt-layout.
+    blocked: &["pthread_.*|timespec", "mlx5_wqe_ctrl_seg"],
+    uses: "use libc::{pthread_cond_t, pthread_mutex_t, timespec};",
+};
+
+const FABRIC: Source = Source {
+    header: "#include <rdma/fabric.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\
+             #include <rdma/fi_cm.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n",
+    libraries: &[("Fabric", "libfabric.so.1")],
+    functions: &[Group {
+        library: "Fabric",
+        since: 1,
+        functions: &["fi_dupinfo", "fi_fabric", "fi_freeinfo", "fi_getinfo", "fi_strerror", "fi_version"],
+    }],
+    types: &[
+        "fi_(info|.*_attr|ops.*|msg|msg_rma|rma_iov|context2?|cq_.*|eq_.*|mr_mode|progress|threading|av_type|ep_type)",
+        "fid.*",
+    ],
+    vars: &["FI_.*"],
+    have_a_mutex: &[],
+    blocked: &["iovec|timespec|pthread_.*|sockaddr.*"],
+    uses: "use libc::iovec;",
+};
 
 const VERBS: &str = "Verbs";
 const MLX5: &str = "Mlx5";
@@ -59,7 +109,6 @@ const FUNCTIONS: &[Group] = &[
     Group { library: MLX5, since: 35, functions: &["_mlx5dv_query_port", "mlx5dv_devx_umem_reg_ex"] },
 ];
 
-/// Types that no listed function names: what inline functions of the headers use, and enumerations.
 const TYPES: &[&str] = &[
     "verbs_context|mlx5_ib_uapi_(query_port|uar_alloc_type|devx_.*)",
     "ibv_(access|create_cq|create_cq_wc|cq_init_attr|device_cap|event|gid|mtu|node|odp|port|qp|qp_create_send_ops)_.*",
@@ -73,38 +122,36 @@ const TYPES: &[&str] = &[
     "mlx5dv_(devx_umem_in_mask|wqe_.*|obj)|mlx5_.*seg|mlx5_cqe64|mlx5_err_cqe|mlx5_tm_cqe",
 ];
 
-/// Constants that are macros, or belong to enumerations without a name.
 const VARS: &[&str] = &[
     "IBV_(ACCESS|DEVICE|QP|SEND|WC|LINK_LAYER|QPF|SYS)_.*",
     "MLX5DV_.*",
     "MLX5_(OPCODE|WQE|CQE|INVALID|SEND|RCV|SND|ETH|CQ|QP|CQ_DOORBELL|CQ_DB|INLINE|EXTENDED)_.*",
 ];
 
-/// Types that have a mutex of pthread, whose size differs between architectures: what the headers say of their layout
-/// holds on this one.
 const HAVE_A_MUTEX: &[&str] =
     &["ibv_context", "ibv_cq", "ibv_cq_ex", "ibv_qp", "ibv_qp_ex", "ibv_srq", "ibv_wq", "verbs_context"];
 
-const HEADER: &str = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n";
-
-pub fn run(bless: bool, installed: &str) -> Result<()> {
-    let home = sh::root().join(HOME);
-    let files = formatted(generate(installed)?)?;
+pub fn run(home: &Home, bless: bool, installed: &str) -> Result<()> {
+    let Home { folder, project, .. } = home;
+    let at = sh::root().join(folder);
+    let source = if *project == LIBFABRIC.project { &FABRIC } else { &RDMA };
+    let files = formatted(generate(home, source, installed)?)?;
     if bless {
+        std::fs::create_dir_all(&at).with_context(|| format!("cannot make {folder}"))?;
         for (name, text) in &files {
-            std::fs::write(home.join(name), text).with_context(|| format!("cannot write {HOME}/{name}"))?;
+            std::fs::write(at.join(name), text).with_context(|| format!("cannot write {folder}/{name}"))?;
         }
-        println!("{HOME}: written from rdma-core {installed}");
+        println!("{folder}: written from {project} {installed}");
         return Ok(());
     }
     for (name, text) in &files {
-        let path = home.join(name);
-        let have = std::fs::read_to_string(&path).with_context(|| format!("no {HOME}/{name}"))?;
+        let path = at.join(name);
+        let have = std::fs::read_to_string(&path).with_context(|| format!("no {folder}/{name}"))?;
         if have != *text {
-            bail!("{HOME}/{name} is not what the headers give; {}", first_difference(&have, text));
+            bail!("{folder}/{name} is not what the headers give; {}", first_difference(&have, text));
         }
     }
-    println!("{HOME}: as the headers of rdma-core {installed} give it");
+    println!("{folder}: as the headers of {project} {installed} give it");
     Ok(())
 }
 
@@ -116,9 +163,9 @@ fn first_difference(have: &str, want: &str) -> String {
 }
 
 /// The three files, not formatted.
-fn generate(installed: &str) -> Result<Vec<(&'static str, String)>> {
+fn generate(home: &Home, source: &Source, installed: &str) -> Result<Vec<(&'static str, String)>> {
     let mut builder = bindgen::builder()
-        .header_contents("shunt.h", HEADER)
+        .header_contents("shunt.h", source.header)
         .use_core()
         .rust_target(bindgen::RustTarget::stable(85, 0).map_err(|error| anyhow::anyhow!("{error}"))?)
         .rust_edition(bindgen::RustEdition::Edition2024)
@@ -128,29 +175,27 @@ fn generate(installed: &str) -> Result<Vec<(&'static str, String)>> {
         .derive_default(true)
         .derive_debug(false)
         .layout_tests(true)
-        .formatter(bindgen::Formatter::None)
-        .blocklist_type("pthread_.*|timespec")
-        // Packed with an alignment of 4: bindgen loses its fields. Shunt has this segment in shunt-layout.
-        .blocklist_type("mlx5_wqe_ctrl_seg");
-    for name in FUNCTIONS.iter().flat_map(|group| group.functions) {
+        .formatter(bindgen::Formatter::None);
+    builder = source.blocked.iter().fold(builder, |builder, types| builder.blocklist_type(types));
+    for name in source.functions.iter().flat_map(|group| group.functions) {
         builder = builder.allowlist_function(name);
     }
-    builder = TYPES.iter().fold(builder, |builder, types| builder.allowlist_type(types));
-    builder = VARS.iter().fold(builder, |builder, vars| builder.allowlist_var(vars));
-    let source =
+    builder = source.types.iter().fold(builder, |builder, types| builder.allowlist_type(types));
+    builder = source.vars.iter().fold(builder, |builder, vars| builder.allowlist_var(vars));
+    let made =
         builder.generate().context("bindgen cannot read the headers (libclang: apt's libclang-dev)")?;
-    let file = syn::parse_file(&source.to_string()).context("bindgen's output is not Rust")?;
+    let file = syn::parse_file(&made.to_string()).context("bindgen's output is not Rust")?;
     let mut types = String::from(
         "//! Types and constants. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n",
     );
-    types.push_str("use libc::{pthread_cond_t, pthread_mutex_t, timespec};\n\n");
+    writeln!(types, "{}\n", source.uses)?;
     let mut declared = Vec::new();
     for item in &file.items {
         match item {
             Item::ForeignMod(block) => declared.extend(&block.items),
             item => {
                 let text = item.to_token_stream().to_string();
-                if HAVE_A_MUTEX.iter().any(|name| text.contains(&format!("\"Size of {name}\""))) {
+                if source.have_a_mutex.iter().any(|name| text.contains(&format!("\"Size of {name}\""))) {
                     types.push_str("#[cfg(target_arch = \"x86_64\")]\n");
                 }
                 writeln!(types, "{text}")?;
@@ -158,22 +203,23 @@ fn generate(installed: &str) -> Result<Vec<(&'static str, String)>> {
         }
     }
     let module = format!(
-        "//! What the headers of rdma-core say. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n\
-         pub mod functions;\npub mod types;\n\n/// The rdma-core whose headers these are of.\n{}\n",
-        rdma_core_line(installed)
+        "//! What the headers of {0} say. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n\
+         pub mod functions;\npub mod types;\n\n/// The {0} whose headers these are of.\n{1}\n",
+        home.project,
+        home.line(installed)
     );
-    Ok(vec![("mod.rs", module), ("types.rs", types), ("functions.rs", functions(&declared)?)])
+    Ok(vec![("mod.rs", module), ("types.rs", types), ("functions.rs", functions(source, &declared)?)])
 }
 
-/// Two calls of `library!`, which make the tables of loaded functions.
-fn functions(declared: &[&ForeignItem]) -> Result<String> {
+/// A call of `library!` for each library, which makes the table of its functions.
+fn functions(source: &Source, declared: &[&ForeignItem]) -> Result<String> {
     let mut out = String::from(
         "//! Functions by library. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n\
          use super::types::*;\nuse core::ffi::{c_char, c_int, c_uint, c_void};\n",
     );
-    for (library, file) in [(VERBS, "libibverbs.so.1"), (MLX5, "libmlx5.so.1")] {
+    for (library, file) in source.libraries {
         writeln!(out, "\ncrate::library::library! {{\n    {library}, \"{file}\";")?;
-        for group in FUNCTIONS.iter().filter(|group| group.library == library) {
+        for group in source.functions.iter().filter(|group| group.library == *library) {
             for name in group.functions {
                 let signature = declared.iter().find_map(|item| match item {
                     ForeignItem::Fn(item) if item.sig.ident == name => Some(&item.sig),

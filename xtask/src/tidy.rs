@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic", "shunt-soft-machine", "shunt-soft-uverbs"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
+    ("shunt-libfabric-sys", &[]),
     (
         "shunt-verbs",
         &[

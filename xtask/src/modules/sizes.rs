@@ -3,7 +3,7 @@
 //! and packages of tests.
 
 use super::read::Modules;
-use crate::tidy_source::{Finding, GENERATED, lines_without_tests};
+use crate::tidy_source::{Finding, is_generated, lines_without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No package has more lines.
@@ -27,7 +27,7 @@ impl Packages {
         let is_test = |folder: &str| folder.split('/').next() == Some(TESTS);
         let own = self.0.iter().filter(|(folder, _)| !is_test(folder));
         let sizes = own.map(|(folder, sources)| {
-            let own = sources.iter().filter(|path| !path.starts_with(GENERATED));
+            let own = sources.iter().filter(|path| !is_generated(path));
             let lines = own.filter_map(|path| files.get(path)).map(|text| lines_without_tests(text));
             (folder, lines.sum::<usize>())
         });
