@@ -33,6 +33,7 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
   host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/capi, python, tests
+  transfer-engine, libfabric-sys, host/{mlx5,bootstrap,recovery} <- transfer-engine/fabric
   transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,kv,weights}";
 
 /// Folders that are not ours to judge.
@@ -152,6 +153,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-deep-ep-bridge",
         ],
     ),
+    (
+        "shunt-transfer-fabric",
+        &["shunt-bootstrap", "shunt-libfabric-sys", "shunt-mlx5", "shunt-recovery", "shunt-transfer-engine"],
+    ),
     ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine"]),
     ("shunt-transfer-capi", &["shunt-soft-nic", "shunt-transfer", "shunt-transfer-engine"]),
     (
@@ -177,6 +182,7 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[
     ("shunt-host", &["shunt-soft-devx", "shunt-soft-nic"]),
     ("shunt-deep-ep-bridge", &["shunt-soft-nic", "shunt-tests"]),
     ("shunt-transfer-capi", &["shunt-task"]),
+    ("shunt-transfer-fabric", &["shunt-device"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &[

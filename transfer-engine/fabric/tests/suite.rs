@@ -1,0 +1,4 @@
+//! Tests over providers that need no NIC.
+
+mod endpoints;
+mod rig;
