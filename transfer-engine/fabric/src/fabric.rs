@@ -15,6 +15,12 @@ const MODES: u32 = sys::FI_MR_LOCAL | sys::FI_MR_VIRT_ADDR | sys::FI_MR_ALLOCATE
 /// second, whose mode means virtual addresses and keys of the provider's choice.
 const QUESTIONS: [u32; 2] = [MODES, sys::FI_MR_BASIC];
 
+/// The layer that makes an endpoint of connections. With it libfabric reads through a null pointer where an endpoint is
+/// closed while a peer writes through it: seen with 1.17.
+const LAYER: &str = ";ofi_rxm";
+/// What tcp without that layer is called before libfabric 1.18.
+const OWN_TCP: &str = "net";
+
 const fn is_virtual(mode: u32) -> bool {
     mode == sys::FI_MR_BASIC || mode & sys::FI_MR_VIRT_ADDR != 0
 }
@@ -22,7 +28,7 @@ const fn is_virtual(mode: u32) -> bool {
 /// What is wanted of a rail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// The provider's name: `tcp;ofi_rxm`, `shm`, `udp;ofi_rxd`, `efa`.
+    /// The provider's name: `tcp`, `shm`, `udp;ofi_rxd`, `efa`. Before libfabric 1.18 `tcp` is its provider `net`.
     pub provider: &'a str,
     /// A domain of it: for tcp and udp a network interface.
     pub domain: Option<&'a str>,
@@ -142,14 +148,18 @@ impl Rail {
     /// libfabric is missing, no domain fits, or the provider refuses.
     pub fn open(wanted: &Wanted<'_>) -> Result<Self, FabricError> {
         let library = sys::load()?;
-        let provider = wanted.provider;
-        let mut infos = find(library, wanted, QUESTIONS[0])?;
+        let mut wanted = *wanted;
+        let mut infos = find(library, &wanted, QUESTIONS[0])?;
+        if wanted.provider == "tcp" && limits(&infos).provider.ends_with(LAYER) {
+            wanted.provider = OWN_TCP;
+            infos = find(library, &wanted, QUESTIONS[0])?;
+        }
         if !is_virtual(infos.mode()) {
-            infos = find(library, wanted, QUESTIONS[1])?;
+            infos = find(library, &wanted, QUESTIONS[1])?;
         }
         // SAFETY: the list and all that it points to live as long as `infos`; attributes of a found domain are set.
         let (info, fabric_attr) = unsafe { (infos.1.as_ptr(), (*infos.1.as_ptr()).fabric_attr) };
-        let limits = limits(&infos);
+        let (limits, provider) = (limits(&infos), wanted.provider);
         fits(&infos, &limits)?;
         let fabric = Open::by("fi_fabric", provider, |fabric| {
             // SAFETY: the attributes are those of the domain that was found; the place is this call's.
@@ -254,6 +264,10 @@ fn fits(infos: &Infos, limits: &Limits) -> Result<(), FabricError> {
     let unfit = |what, want, met: String| {
         Err(FabricError::Unfit { what, want, met: format!("{met}, of provider {}", limits.provider) })
     };
+    if limits.provider.ends_with(LAYER) {
+        let want = "one whose endpoints can be closed under load: tcp, net, shm, efa";
+        return unfit("a provider", want, "the layer ofi_rxm".to_owned());
+    }
     if imm_bytes < 4 {
         return unfit("immediates", "4 bytes or more", imm_bytes.to_string());
     }

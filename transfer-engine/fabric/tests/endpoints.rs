@@ -4,7 +4,7 @@ use crate::rig::{SHM, TCP, memory, rail, read, until, write};
 use shunt_mlx5::memory::OwnedSpan;
 use shunt_transfer_engine::domain::Op;
 use shunt_transfer_fabric::endpoint::{Done, Endpoint, Posted, Work};
-use shunt_transfer_fabric::fabric::Wanted;
+use shunt_transfer_fabric::fabric::{Rail, Wanted};
 use shunt_transfer_fabric::region::Region;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,4 +175,19 @@ fn nothing_lands_under_a_key_that_is_none() {
         a.done.iter().any(|done| matches!(done, Done::Failed(5, _)))
     });
     assert_eq!((read(&ends[1].memory, 0, 100), ends[1].done.len()), (vec![0; 100], 0));
+}
+
+#[test]
+fn what_cannot_be_a_rail_is_refused_with_what_was_met() {
+    if rail(&TCP).is_none() {
+        return;
+    }
+    let refused =
+        |wanted: Wanted<'_>| Rail::open(&wanted).err().map(|error| error.to_string()).unwrap_or_default();
+    let layered = refused(Wanted { provider: "tcp;ofi_rxm", ..TCP });
+    assert!(layered.contains("closed under load") && layered.contains("got the layer ofi_rxm"), "{layered}");
+    let none = refused(Wanted { provider: "none", ..TCP });
+    assert!(none.contains("fi_getinfo of provider none: expected success, got"), "{none}");
+    let elsewhere = refused(Wanted { address: Some("nowhere"), ..TCP });
+    assert!(elsewhere.contains("expected success, got"), "{elsewhere}");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Providers that need no NIC, each with what picks a rail of it on this machine.
-pub const TCP: Wanted<'_> = Wanted { provider: "tcp;ofi_rxm", domain: None, address: Some("127.0.0.1") };
+pub const TCP: Wanted<'_> = Wanted { provider: "tcp", domain: None, address: Some("127.0.0.1") };
 pub const SHM: Wanted<'_> = Wanted { provider: "shm", domain: None, address: None };
 
 /// A rail, or a word that this machine has none.

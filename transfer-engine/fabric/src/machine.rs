@@ -1,0 +1,278 @@
+//! The life of a path: its endpoint is made, known to the peer, probed, used, closed at both ends, and made again as
+//! the next incarnation. Pure.
+//!
+//! One of the two ends leads: it numbers incarnations, and offers. Words may be lost, doubled and late.
+
+use crate::words::{Answers, Asks, Word};
+use shunt_recovery::nanos::Nanos;
+
+/// How long what takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// A lane with pieces under way and no completion for so long is suspected: what they take at the slowest besides.
+    pub suspect: Nanos,
+    /// The slowest that a lane carries, bytes a second: long pieces are no silence.
+    pub slowest: u64,
+    /// Until a word is said again that is not answered.
+    pub resend: Nanos,
+    /// How long a peer may owe the answer about a lane that is closed.
+    pub peer: Nanos,
+    /// How long a packet may be on its way. No answer is awaited for less.
+    pub lifetime: Nanos,
+    /// How long the first operation of a new endpoint may take.
+    pub probe: Nanos,
+    /// Pause before a path is made again. It doubles while paths do not last.
+    pub backoff: Nanos,
+}
+
+impl Patience {
+    /// Between machines, or processes that share few cores.
+    pub const DEFAULT: Self = Self {
+        suspect: Nanos::millis(200),
+        slowest: 50_000_000,
+        resend: Nanos::millis(10),
+        peer: Nanos::secs(1),
+        lifetime: Nanos::millis(50),
+        probe: Nanos::secs(1),
+        backoff: Nanos::millis(2),
+    };
+}
+
+/// A path that lasted for so long is a good one.
+const LASTS: Nanos = Nanos::secs(1);
+/// The pause doubles so often at most.
+const DOUBLES: u32 = 8;
+
+/// How the close of an incarnation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The peer's endpoint is closed, and this is what it had.
+    Answered(Answers),
+    /// The peer has no endpoint of it, and knows nothing.
+    Gone,
+    /// The peer says nothing.
+    Silent,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Open an endpoint; [`Machine::made`] follows.
+    Make,
+    /// The peer's endpoint has this name.
+    Insert(Vec<u8>),
+    /// Post the first operation; [`Machine::probed`] follows, or [`Machine::fail`].
+    Probe,
+    /// Close the endpoint.
+    Shut,
+    /// Say a word about an incarnation.
+    Say(u32, Word),
+    /// Say that the endpoint is closed, and ask what arrived.
+    Ask(u32),
+    /// Answer what arrived of an incarnation.
+    Answer(u32, Asks),
+    /// The lane may be used.
+    Opened,
+    /// The incarnation is over.
+    Ended(Ending),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    /// The name of the peer's endpoint, if it is known.
+    Making(Option<Vec<u8>>),
+    Offering(Vec<u8>),
+    Accepted(Vec<u8>),
+    Probing,
+    Open,
+    Closing,
+}
+
+/// The life of one path.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    leads: bool,
+    patience: Patience,
+    state: State,
+    incarnation: u32,
+    /// When the state ends by itself: a pause, a probe or a wait for an answer.
+    until: Nanos,
+    /// When the last word was said that is said again.
+    said: Nanos,
+    opened: Option<Nanos>,
+    /// Incarnations in a row that did not last.
+    short: u32,
+    /// The rail may be used.
+    up: bool,
+}
+
+impl Machine {
+    /// Of a path that was never made.
+    pub const fn new(leads: bool, patience: Patience) -> Self {
+        let (until, said) = (Nanos::ZERO, Nanos::ZERO);
+        Self {
+            leads,
+            patience,
+            state: State::Waiting,
+            incarnation: 0,
+            until,
+            said,
+            opened: None,
+            short: 0,
+            up: true,
+        }
+    }
+
+    /// Number of the newest incarnation.
+    pub const fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// True while there is an endpoint.
+    pub const fn is_made(&self) -> bool {
+        !matches!(self.state, State::Waiting | State::Making(_) | State::Closing)
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        let again = now >= self.said + self.patience.resend;
+        match &self.state {
+            State::Waiting if self.leads && self.up && now >= self.until => {
+                self.incarnation += 1;
+                self.state = State::Making(None);
+                acts.push(Act::Make);
+            }
+            State::Offering(name) if again => {
+                acts.push(Act::Say(self.incarnation, Word::Offer(name.clone())));
+                self.said = now;
+            }
+            State::Accepted(name) if again => {
+                acts.push(Act::Say(self.incarnation, Word::Accept(name.clone())));
+                self.said = now;
+            }
+            State::Probing if now >= self.until => self.fail(now, acts),
+            State::Closing if now >= self.until => self.end(now, Ending::Silent, acts),
+            State::Closing if again => {
+                acts.push(Act::Ask(self.incarnation));
+                self.said = now;
+            }
+            _ => {}
+        }
+    }
+
+    /// The endpoint is open and has this name, or cannot be opened.
+    pub fn made(&mut self, now: Nanos, name: Option<Vec<u8>>, acts: &mut Vec<Act>) {
+        let State::Making(peer) = std::mem::replace(&mut self.state, State::Waiting) else { return };
+        let Some(name) = name else { return self.pause(now) };
+        self.said = now;
+        let (word, state) = match peer {
+            None => (Word::Offer(name.clone()), State::Offering(name)),
+            Some(peer) => {
+                acts.push(Act::Insert(peer));
+                (Word::Accept(name.clone()), State::Accepted(name))
+            }
+        };
+        self.state = state;
+        acts.push(Act::Say(self.incarnation, word));
+    }
+
+    /// The peer says something about an incarnation.
+    pub fn hear(&mut self, now: Nanos, incarnation: u32, word: Word, acts: &mut Vec<Act>) {
+        let is_this = incarnation == self.incarnation;
+        match word {
+            Word::Offer(name) if !self.leads && incarnation > self.incarnation => {
+                self.offered(now, incarnation, name, acts);
+            }
+            Word::Accept(name) if self.leads && is_this => match self.state {
+                State::Offering(_) => {
+                    acts.extend([Act::Insert(name), Act::Say(incarnation, Word::Ready)]);
+                    self.probe(now, acts);
+                }
+                State::Probing | State::Open => acts.push(Act::Say(incarnation, Word::Ready)),
+                _ => {}
+            },
+            Word::Ready if !self.leads && is_this && matches!(self.state, State::Accepted(_)) => {
+                self.probe(now, acts);
+            }
+            Word::Close(_) if incarnation > self.incarnation => {
+                if self.state == State::Waiting {
+                    // It is over before it was heard of.
+                    self.incarnation = incarnation;
+                }
+                acts.push(Act::Say(incarnation, Word::Gone));
+            }
+            Word::Close(asks) => {
+                if is_this && self.is_made() {
+                    self.fail(now, acts);
+                }
+                acts.push(Act::Answer(incarnation, asks));
+            }
+            Word::Closed(answers) if is_this && self.state == State::Closing => {
+                self.end(now, Ending::Answered(answers), acts);
+            }
+            Word::Gone if is_this && self.state == State::Closing => self.end(now, Ending::Gone, acts),
+            _ => {}
+        }
+    }
+
+    fn offered(&mut self, now: Nanos, incarnation: u32, name: Vec<u8>, acts: &mut Vec<Act>) {
+        match self.state {
+            State::Waiting if self.up && now >= self.until => {
+                self.incarnation = incarnation;
+                self.state = State::Making(Some(name));
+                acts.push(Act::Make);
+            }
+            // The peer has closed the old one. It offers again.
+            _ if self.is_made() => self.fail(now, acts),
+            _ => {}
+        }
+    }
+
+    fn probe(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        (self.state, self.until) = (State::Probing, now + self.patience.probe);
+        acts.push(Act::Probe);
+    }
+
+    /// The first operation is executed.
+    pub fn probed(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        if self.state == State::Probing {
+            (self.state, self.opened) = (State::Open, Some(now));
+            acts.push(Act::Opened);
+        }
+    }
+
+    /// The endpoint is to be closed, at both ends: it does not work, or is of no use.
+    pub fn fail(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        if self.is_made() {
+            self.state = State::Closing;
+            self.until = now + self.patience.peer.max(self.patience.lifetime);
+            self.said = now;
+            acts.extend([Act::Shut, Act::Ask(self.incarnation)]);
+        }
+    }
+
+    /// The rail may be used from now on, or not.
+    pub fn allow(&mut self, now: Nanos, up: bool, acts: &mut Vec<Act>) {
+        self.up = up;
+        if !up {
+            self.fail(now, acts);
+        }
+    }
+
+    fn end(&mut self, now: Nanos, ending: Ending, acts: &mut Vec<Act>) {
+        acts.push(Act::Ended(ending));
+        self.pause(now);
+    }
+
+    fn pause(&mut self, now: Nanos) {
+        let lasted = self.opened.take().is_some_and(|opened| now >= opened + LASTS);
+        self.short = if lasted { 0 } else { (self.short + 1).min(DOUBLES) };
+        self.state = State::Waiting;
+        self.until = now + self.patience.backoff.doubled(self.short);
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

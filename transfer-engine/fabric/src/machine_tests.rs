@@ -1,0 +1,183 @@
+//! Two machines, and words that are lost, doubled and late.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+const PATIENCE: Patience = Patience { peer: Nanos::millis(300), ..Patience::DEFAULT };
+
+/// An end, as its owner has it: at most one endpoint, and the counts that it answers with.
+struct End {
+    machine: Machine,
+    endpoint: Option<u32>,
+    peer: Option<Vec<u8>>,
+    open: Option<u32>,
+    ended: Vec<(u32, Ending)>,
+    made: u32,
+}
+
+struct Pair {
+    ends: [End; 2],
+    now: Nanos,
+    words: VecDeque<(usize, u32, Word)>,
+    /// Takes a turn in what is lost and doubled.
+    turns: VecDeque<u8>,
+}
+
+impl End {
+    fn new(leads: bool) -> Self {
+        let machine = Machine::new(leads, PATIENCE);
+        Self { machine, endpoint: None, peer: None, open: None, ended: Vec::new(), made: 0 }
+    }
+}
+
+impl Pair {
+    fn new(turns: &[u8]) -> Self {
+        let (ends, words) = ([End::new(true), End::new(false)], VecDeque::new());
+        Self { ends, now: Nanos::ZERO, words, turns: turns.iter().copied().collect() }
+    }
+
+    fn with(&mut self, end: usize, call: impl FnOnce(&mut Machine, Nanos, &mut Vec<Act>)) {
+        let mut acts = Vec::new();
+        call(&mut self.ends[end].machine, self.now, &mut acts);
+        let mut acts: VecDeque<_> = acts.into();
+        while let Some(act) = acts.pop_front() {
+            let at = &mut self.ends[end];
+            let incarnation = at.machine.incarnation();
+            let mut more = Vec::new();
+            match act {
+                Act::Make => {
+                    assert_eq!(at.endpoint, None, "one endpoint at a time");
+                    (at.endpoint, at.peer) = (Some(incarnation), None);
+                    at.made += 1;
+                    at.machine.made(self.now, Some(vec![end as u8, incarnation as u8]), &mut more);
+                }
+                Act::Insert(name) => at.peer = Some(name),
+                Act::Probe => {
+                    assert_eq!(at.peer, Some(vec![1 - end as u8, incarnation as u8]), "of this incarnation");
+                    at.machine.probed(self.now, &mut more);
+                }
+                Act::Shut => {
+                    assert!(at.endpoint.take().is_some(), "closed once");
+                    at.open = None;
+                }
+                Act::Opened => at.open = Some(incarnation),
+                Act::Ended(ending) => {
+                    assert_eq!(at.endpoint, None, "closed before it ends");
+                    at.ended.push((incarnation, ending));
+                }
+                Act::Say(of, word) => self.say(end, of, word),
+                Act::Ask(of) => self.say(end, of, Word::Close(Asks::default())),
+                Act::Answer(of, _) => {
+                    assert_ne!(at.endpoint, Some(of), "answered before it is closed");
+                    self.say(end, of, Word::Closed(Answers::default()));
+                }
+            }
+            acts.extend(more);
+        }
+    }
+
+    /// Three of eight words are lost, doubled, or overtaken.
+    fn say(&mut self, end: usize, of: u32, word: Word) {
+        let (to, turn) = (1 - end, self.turns.pop_front().unwrap_or(7) % 8);
+        match turn {
+            0 => {}
+            1 => self.words.extend([(to, of, word.clone()), (to, of, word)]),
+            2 => self.words.push_front((to, of, word)),
+            _ => self.words.push_back((to, of, word)),
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += Nanos::millis(1);
+        for _ in 0..self.words.len() {
+            let Some((to, of, word)) = self.words.pop_front() else { break };
+            self.with(to, |machine, now, acts| machine.hear(now, of, word, acts));
+        }
+        (0..2).for_each(|end| self.with(end, |machine, now, acts| machine.tick(now, acts)));
+    }
+
+    fn open(&self) -> Option<u32> {
+        let [a, b] = self.ends.each_ref().map(|end| end.open);
+        if a == b { a } else { None }
+    }
+
+    fn until_open(&mut self) -> u32 {
+        for _ in 0..20_000 {
+            if let Some(incarnation) = self.open() {
+                return incarnation;
+            }
+            self.step();
+        }
+        panic!("not open: {:?}", self.ends.each_ref().map(|end| &end.machine));
+    }
+}
+
+#[test]
+fn a_path_opens_at_both_ends_and_again_after_either_fails() {
+    let mut pair = Pair::new(&[]);
+    for (incarnation, end) in [(1, 0), (2, 1), (3, 0)] {
+        assert_eq!(pair.until_open(), incarnation);
+        pair.with(end, |machine, now, acts| machine.fail(now, acts));
+        assert_eq!(pair.ends[end].open, None);
+    }
+    pair.until_open();
+    for end in &pair.ends {
+        let answered = |of| (of, Ending::Answered(Answers::default()));
+        assert_eq!(end.ended, [1, 2, 3].map(answered), "each is over once, at both ends");
+    }
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_not_waited_for_longer_than_its_time() {
+    let mut pair = Pair::new(&[]);
+    pair.until_open();
+    pair.with(0, |machine, now, acts| machine.fail(now, acts));
+    let end = pair.now + PATIENCE.peer;
+    while pair.ends[0].ended.is_empty() {
+        assert!(pair.now <= end + Nanos::millis(1), "in time");
+        pair.words.clear();
+        pair.step();
+    }
+    assert_eq!(pair.ends[0].ended, [(1, Ending::Silent)]);
+    // The other end, which never heard of it, hears the next offer.
+    assert!(pair.until_open() > 1);
+    assert_eq!(pair.ends[1].ended[0].0, 1);
+}
+
+#[test]
+fn a_rail_that_may_not_be_used_has_no_endpoint() {
+    for end in 0..2 {
+        let mut pair = Pair::new(&[]);
+        pair.until_open();
+        pair.with(end, |machine, now, acts| machine.allow(now, false, acts));
+        for _ in 0..2000 {
+            pair.step();
+            assert_eq!(pair.ends[end].endpoint, None);
+        }
+        pair.with(end, |machine, now, acts| machine.allow(now, true, acts));
+        assert!(pair.until_open() > 1);
+    }
+}
+
+proptest! {
+    /// Whatever is lost, doubled and overtaken while ends fail: at last the path is open, and no end has two endpoints,
+    /// answers before its own is closed, or uses a name of another incarnation.
+    #[test]
+    fn it_opens_at_last(
+        turns in proptest::collection::vec(any::<u8>(), 0..400),
+        faults in proptest::collection::vec((1..60u32, any::<bool>()), 0..8),
+    ) {
+        let mut pair = Pair::new(&turns);
+        for (steps, end) in faults {
+            (0..steps).for_each(|_| pair.step());
+            pair.with(usize::from(end), |machine, now, acts| machine.fail(now, acts));
+        }
+        pair.until_open();
+        for end in &pair.ends {
+            let mut over: Vec<_> = end.ended.iter().map(|(of, _)| *of).collect();
+            over.dedup();
+            prop_assert_eq!(over.len(), end.ended.len(), "each is over once");
+        }
+    }
+}
