@@ -2,4 +2,6 @@
 
 mod endpoints;
 mod engines;
+mod leaving;
 mod rig;
+mod two;

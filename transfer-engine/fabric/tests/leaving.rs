@@ -1,0 +1,93 @@
+//! Peers that are cut off, keys that are taken back, and peers that say nothing.
+
+use crate::rig::{TCP, read, write};
+use crate::two::{BYTES, PAGES, SECOND, Two, two};
+use shunt_recovery::nanos::Nanos;
+use shunt_transfer_engine::engine::OnDone;
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
+use shunt_transfer_engine::transfer::Ended;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+const POISON: u8 = 0xee;
+
+/// Begins rounds until pages of the last one land, and leaves it under way: where its end comes.
+fn under_way(two: &mut Two) -> Receiver<Ended> {
+    two.until_rails(2);
+    two.fill(1);
+    let (send, ends) = channel();
+    for imm in 0..8 {
+        let send = send.clone();
+        two.paged_with(imm, OnDone::Call(Box::new(move |ended| drop(send.send(ended)))));
+    }
+    two.until("pages", |two| (0..8).map(|imm| two.engines[1].counter(PeerId(0), imm)).sum::<u64>() > 50);
+    ends
+}
+
+fn poisoned(two: &mut Two) -> bool {
+    write(&two.memories[1], 0, &vec![POISON; BYTES as usize]);
+    let end = two.now() + Nanos::millis(300);
+    while two.now() < end {
+        two.step();
+    }
+    read(&two.memories[1], 0, BYTES as usize).iter().all(|byte| *byte == POISON)
+}
+
+#[test]
+fn nothing_of_a_peer_that_was_cut_off_lands_although_it_goes_on() {
+    let Some(mut two) = two(&[TCP, SECOND]) else { return };
+    let ends = under_way(&mut two);
+    let left = Arc::new(AtomicBool::new(false));
+    let told = left.clone();
+    let now = two.now();
+    assert!(two.engines[1].leave(now, PeerId(0), Box::new(move || told.store(true, Ordering::Release))));
+    // The sender is not stepped: it need not answer.
+    two.until_of(1, "a farewell", |_| left.load(Ordering::Acquire));
+    assert!(ends.try_recv().is_err(), "it was cut off under way");
+    assert!(poisoned(&mut two), "something landed");
+}
+
+#[test]
+fn a_transfer_into_a_region_that_was_taken_back_ends_as_denied_and_others_go_on() {
+    let Some(mut two) = two(&[TCP, SECOND]) else { return };
+    let ends = under_way(&mut two);
+    let region = two.regions[1].clone();
+    two.engines[1].domain.deregister(&region);
+    assert!(poisoned(&mut two), "something landed");
+    let mut results = Vec::new();
+    two.until("all ends", |_| {
+        results.extend(ends.try_iter().map(|ended| ended.result));
+        results.len() == 8
+    });
+    let denied = |result: &&Result<(), TransferError>| matches!(result, Err(TransferError::Denied { .. }));
+    assert!(results.iter().any(|result| denied(&result)), "{results:?}");
+    assert!(results.iter().all(|result| result.is_ok() || denied(&result)), "{results:?}");
+    let rights = shunt_transfer_engine::region::Rights::ReadWrite;
+    two.regions[1] = two.engines[1].domain.register(&two.memories[1], rights).expect("a region");
+    let (reached, done) = (two.expect(99, PAGES.into()), two.paged(99));
+    two.until("pages", |_| reached.load(Ordering::Acquire) == 1 && crate::two::is_done(&done));
+    two.check(1);
+}
+
+#[test]
+fn a_transfer_to_a_peer_that_stops_ends_as_uncertain_or_lost() {
+    let Some(mut two) = two(&[TCP, SECOND]) else { return };
+    let ends = under_way(&mut two);
+    let mut results = Vec::new();
+    // The receiver is not stepped any more.
+    two.until_of(0, "all ends", |_| {
+        results.extend(ends.try_iter().map(|ended| (ended.result, ended.quiesced.is_some())));
+        results.len() == 8
+    });
+    for (result, quiesced) in &results {
+        let fits = match result {
+            Ok(()) => true,
+            Err(TransferError::Uncertain { .. } | TransferError::PeerLost { .. }) => *quiesced,
+            Err(_) => false,
+        };
+        assert!(fits, "{result:?}");
+    }
+    assert!(results.iter().any(|(result, _)| result.is_err()), "it was stopped under way");
+}
