@@ -2,15 +2,16 @@
 
 use crate::options::Options;
 use anyhow::{Result, bail};
+use shunt::Member;
 use shunt::device::platform::host::World;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::host::nanos::Nanos;
-use shunt::{Member, OpenNics};
+use shunt_transfer::Carriers;
 use shunt_transfer::connect::{Connected, connect};
+use shunt_transfer::rails::Rails;
 use shunt_transfer_engine::engine::{Barrier, Engine};
 use shunt_transfer_engine::ids::PeerId;
-use shunt_transfer_engine::rc::RcDomain;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -41,7 +42,7 @@ const LINGER: Nanos = Nanos::millis(300);
 /// An end that is connected.
 pub struct End {
     /// Its engine.
-    pub engine: Engine<RcDomain>,
+    pub engine: Engine<Rails>,
     /// The other end.
     pub peer: PeerId,
     /// Its memory.
@@ -59,7 +60,7 @@ impl End {
     pub fn connect(
         options: &Options,
         member: Member,
-        nics: &OpenNics,
+        nics: &Carriers,
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
         let Connected { mut engine, world, told: (exchange, end, _) } =

@@ -6,8 +6,9 @@ use crate::options::{Mode, Options};
 use crate::pattern;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use shunt::Member;
 use shunt::host::nanos::Nanos;
-use shunt::{Member, OpenNics};
+use shunt_transfer::Carriers;
 use shunt_transfer_engine::engine::{OnDone, Paged, Write};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::Ended;
@@ -28,7 +29,7 @@ pub struct Seen {
 }
 
 /// Connects, runs its side, and answers with what both ends saw.
-pub fn run(options: &Options, member: Member, nics: &OpenNics) -> Result<Vec<Seen>> {
+pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Seen>> {
     let pe = member.pe;
     let slots = (WINDOW / options.transfer_bytes()).clamp(2, SLOTS as u64);
     let (mut end, exchange) = End::connect(options, member, nics, slots * options.transfer_bytes())?;

@@ -6,11 +6,12 @@ use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::verdict::Part;
 use anyhow::{Context, Result};
-use shunt::{Member, OpenNics};
+use shunt::Member;
+use shunt_transfer::Carriers;
 use shunt_transfer_program::faults::Planned;
 
 /// Connects, runs its side, and answers with what both ends saw.
-pub fn run(options: &Options, member: Member, nics: &OpenNics) -> Result<Vec<Part>> {
+pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Part>> {
     let pe = member.pe;
     let bytes = options.transfer_bytes() * SLOTS as u64 + TURNS_BYTES;
     let (mut end, exchange) = End::connect(options, member, nics, bytes)?;

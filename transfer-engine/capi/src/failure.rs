@@ -100,7 +100,7 @@ impl From<CallError> for Failure {
         let status = match &error {
             CallError::Transfer(error) => return error.into(),
             CallError::Memory(_) => Status::Refused,
-            CallError::Nic(_) | CallError::Exchange(_) => Status::System,
+            CallError::Nic(_) | CallError::Libfabric(_) | CallError::Exchange(_) => Status::System,
             CallError::NotConnected { .. } => Status::Nics,
             CallError::Closed => Status::Closed,
         };

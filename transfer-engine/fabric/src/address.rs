@@ -26,6 +26,11 @@ impl FabricAddress {
         self.providers.iter().zip(&other.providers).take_while(|(a, b)| a == b).count() as u32
     }
 
+    /// Its rails.
+    pub fn rails(&self) -> usize {
+        self.providers.len()
+    }
+
     /// As it is sent.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()

@@ -133,13 +133,13 @@ impl FabricDomain {
     }
 
     /// Closes all lanes on a rail of this end and opens no more, or opens them again: a fault for tests and programs.
-    /// False if this end has no such rail.
+    /// False if that changed nothing.
     pub fn set_rail(&mut self, now: Nanos, rail: u32, up: bool) -> bool {
-        let Self { paths, around, .. } = self;
+        let (mut changes, Self { paths, around, .. }) = (false, self);
         for path in paths.iter_mut().filter(|path| path.number == rail) {
-            path.step(around, now, |machine, now, acts| machine.allow(now, up, acts));
+            path.step(around, now, |machine, now, acts| changes |= machine.allow(now, up, acts));
         }
-        (rail as usize) < around.rails.len()
+        changes
     }
 
     /// What went wrong behind the scenes since the last call: for logs.

@@ -253,11 +253,13 @@ impl Machine {
     }
 
     /// The rail may be used from now on, or not.
-    pub fn allow(&mut self, now: Nanos, up: bool, acts: &mut Vec<Act>) {
+    pub fn allow(&mut self, now: Nanos, up: bool, acts: &mut Vec<Act>) -> bool {
+        let changes = if up { !self.up } else { self.opened.is_some() };
         self.up = up;
         if !up {
             self.fail(now, acts);
         }
+        changes
     }
 
     fn end(&mut self, now: Nanos, ending: Ending, acts: &mut Vec<Act>) {

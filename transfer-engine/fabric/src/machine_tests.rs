@@ -150,12 +150,12 @@ fn a_rail_that_may_not_be_used_has_no_endpoint() {
     for end in 0..2 {
         let mut pair = Pair::new(&[]);
         pair.until_open();
-        pair.with(end, |machine, now, acts| machine.allow(now, false, acts));
+        pair.with(end, |machine, now, acts| _ = machine.allow(now, false, acts));
         for _ in 0..2000 {
             pair.step();
             assert_eq!(pair.ends[end].endpoint, None);
         }
-        pair.with(end, |machine, now, acts| machine.allow(now, true, acts));
+        pair.with(end, |machine, now, acts| _ = machine.allow(now, true, acts));
         assert!(pair.until_open() > 1);
     }
 }

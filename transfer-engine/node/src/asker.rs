@@ -1,14 +1,14 @@
 //! The way to an engine's thread.
 
 use crate::error::CallError;
+use crate::rails::Rails;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
-use shunt_transfer_engine::rc::RcDomain;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// What is done for a caller.
-pub type Work = Box<dyn FnOnce(&mut Engine<RcDomain>, Nanos) + Send>;
+pub type Work = Box<dyn FnOnce(&mut Engine<Rails>, Nanos) + Send>;
 
 /// What the thread is told.
 pub enum Told {
@@ -35,14 +35,14 @@ impl Asker {
     }
 
     /// Work without an answer. It is lost where the thread has ended.
-    pub fn tell(&self, work: impl FnOnce(&mut Engine<RcDomain>, Nanos) + Send + 'static) {
+    pub fn tell(&self, work: impl FnOnce(&mut Engine<Rails>, Nanos) + Send + 'static) {
         let _ = self.0.send(Told::Work(Box::new(work)));
     }
 
     /// What the work comes to.
     pub fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Engine<RcDomain>, Nanos) -> T + Send + 'static,
+        work: impl FnOnce(&mut Engine<Rails>, Nanos) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         let (tell, heard) = channel();
         self.tell(move |engine, now| _ = tell.send(work(engine, now)));

@@ -1,6 +1,8 @@
 //! A domain with a lane to each other end, over each rail that both have.
 
+use crate::carriers::Carriers;
 use crate::error::NoNode;
+use crate::rails::{Address, Rails};
 use crate::source;
 use shunt::device::platform::host::World;
 use shunt::host::agent::worker::Threads;
@@ -10,9 +12,8 @@ use shunt::host::rail::Rail;
 use shunt::{Member, OpenNics};
 use shunt_transfer_engine::engine::{Engine, Policy};
 use shunt_transfer_engine::ids::PeerId;
-use shunt_transfer_engine::rc::{
-    Draw, Parts, Patience, PeerAddress, RcDomain, address, address_from_bytes, address_to_bytes, open_rails,
-};
+use shunt_transfer_engine::rc::{Draw, Parts, Patience, RcDomain, address, open_rails};
+use shunt_transfer_fabric::{FabricAddress, FabricDomain, Parts as FabricParts, Patience as FabricPatience};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub type InJob = (Box<dyn Bootstrap + Send>, u32, u32);
 /// An engine that is ready.
 pub struct Connected<T> {
     /// Drives its domain.
-    pub engine: Engine<RcDomain>,
+    pub engine: Engine<Rails>,
     /// The clock of its NICs.
     pub world: Arc<dyn World>,
     /// What there is to say of it.
@@ -43,8 +44,8 @@ impl<T> Connected<T> {
 }
 
 /// `SHUNT_GIVE_UP`, which `Source::find` has looked at.
-pub(crate) fn give_up(nics: &OpenNics) -> Nanos {
-    let usual = if nics.are_soft() { GIVE_UP_SOFT } else { GIVE_UP };
+pub(crate) fn give_up(carriers: &Carriers) -> Nanos {
+    let usual = if carriers.are_soft() { GIVE_UP_SOFT } else { GIVE_UP };
     source::give_up_ns().ok().flatten().map_or(usual, Nanos::new)
 }
 
@@ -61,25 +62,55 @@ fn patience(nics: &OpenNics) -> Patience {
 ///
 /// # Errors
 /// A NIC refuses, the others are not reached, or a lane does not open.
-pub fn connect(member: Member, nics: &OpenNics, rails: u32) -> Result<Connected<InJob>, NoNode> {
+pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connected<InJob>, NoNode> {
     let Member { pe, bootstrap, oob } = member;
-    let world = nics.clock();
-    let draws = bootstrap.all_gather(&bootstrap.draw()?)?;
-    let draw = draws[0].as_slice().try_into();
-    let draw = draw.map_err(|_| NoNode::Refused("end 0's draw: expected 16 bytes".to_owned()))?;
-    let opened = open_ports(nics, pe, rails, &draw)?;
-    let addresses = bootstrap.all_gather(&address_to_bytes(&address(&opened, &draw)))?;
-    let read = |(end, bytes): (u32, &Vec<u8>)| {
-        address_from_bytes(bytes).map_err(|error| NoNode::Refused(format!("end {end}: {error}")))
+    let world = carriers.clock();
+    let (domain, ends) = match carriers {
+        Carriers::Nics(nics) => {
+            let draws = bootstrap.all_gather(&bootstrap.draw()?)?;
+            let draw = draws[0].as_slice().try_into();
+            let draw = draw.map_err(|_| NoNode::Refused("end 0's draw: expected 16 bytes".to_owned()))?;
+            let opened = open_ports(nics, pe, rails, &draw)?;
+            let own = Address::Rc(address(&opened, &draw));
+            let all = exchanged(&*bootstrap, &own, |address| match address {
+                Address::Rc(address) => Some(address),
+                Address::Fabric(_) => None,
+            })?;
+            let (ends, world, patience) = (all.len(), world.clone(), patience(nics));
+            let parts = Parts { me: pe, world, rails: opened, peers: all, oob, draw, patience };
+            (Rails::Rc(Box::new(RcDomain::new(parts, &Threads))), ends)
+        }
+        Carriers::Fabric(fabric) => {
+            let opened = fabric.open(rails)?;
+            let own = Address::Fabric(FabricAddress::new(&opened));
+            let peers = exchanged(&*bootstrap, &own, |address| match address {
+                Address::Fabric(address) => Some(address),
+                Address::Rc(_) => None,
+            })?;
+            let (ends, patience) = (peers.len(), FabricPatience::DEFAULT);
+            let domain = FabricDomain::new(FabricParts { me: pe, rails: opened, peers, oob, patience });
+            (Rails::fabric(domain, fabric.faults().clone(), pe), ends)
+        }
     };
-    let peers = (0..).zip(&addresses).map(read).collect::<Result<Vec<_>, _>>()?;
-    let ends = peers.len() as u32;
-    let parts =
-        Parts { me: pe, world: world.clone(), rails: opened, peers, oob, draw, patience: patience(nics) };
-    let engine = Engine::new(RcDomain::new(parts, &Threads), policy(nics, rails));
-    let mut connected = Connected { engine, world, told: (bootstrap, pe, ends) };
+    let engine = Engine::new(domain, policy(carriers, rails));
+    let mut connected = Connected { engine, world, told: (bootstrap, pe, ends as u32) };
     open_lanes(&mut connected, rails)?;
     Ok(connected)
+}
+
+/// The addresses of all ends, of the same kind.
+fn exchanged<T>(
+    bootstrap: &dyn Bootstrap,
+    own: &Address,
+    kind: impl Fn(Address) -> Option<T>,
+) -> Result<Vec<T>, NoNode> {
+    let all = bootstrap.all_gather(&own.to_bytes())?;
+    let read = |(end, bytes): (u32, &Vec<u8>)| {
+        let refused = |why: String| NoNode::Refused(format!("end {end}: {why}"));
+        let address = Address::from_bytes(bytes).map_err(refused)?;
+        kind(address).ok_or_else(|| refused("rails: expected the same transport, got another".to_owned()))
+    };
+    (0..).zip(&all).map(read).collect()
 }
 
 /// Opens so many rails of an end of this process, which knows nobody. Who joins later is reached by `oob`.
@@ -87,17 +118,29 @@ pub fn connect(member: Member, nics: &OpenNics, rails: u32) -> Result<Connected<
 /// # Errors
 /// A NIC refuses.
 pub fn open(
-    (nics, end): (&OpenNics, u32),
+    (carriers, end): (&Carriers, u32),
     rails: u32,
     draw: Draw,
     oob: Box<dyn Oob>,
-) -> Result<Connected<PeerAddress>, NoNode> {
-    let (world, opened) = (nics.clock(), open_ports(nics, end, rails, &draw)?);
-    let own = address(&opened, &draw);
-    let (peers, patience) = (vec![own.clone()], patience(nics));
-    let parts = Parts { me: 0, world: world.clone(), rails: opened, peers, oob, draw, patience };
-    let engine = Engine::new(RcDomain::new(parts, &Threads), policy(nics, rails));
-    Ok(Connected { engine, world, told: own })
+) -> Result<Connected<Address>, NoNode> {
+    let world = carriers.clock();
+    let (domain, own) = match carriers {
+        Carriers::Nics(nics) => {
+            let opened = open_ports(nics, end, rails, &draw)?;
+            let own = address(&opened, &draw);
+            let (peers, patience, world) = (vec![own.clone()], patience(nics), world.clone());
+            let parts = Parts { me: 0, world, rails: opened, peers, oob, draw, patience };
+            (Rails::Rc(Box::new(RcDomain::new(parts, &Threads))), Address::Rc(own))
+        }
+        Carriers::Fabric(fabric) => {
+            let opened = fabric.open(rails)?;
+            let own = FabricAddress::new(&opened);
+            let (peers, patience) = (vec![own.clone()], FabricPatience::DEFAULT);
+            let domain = FabricDomain::new(FabricParts { me: 0, rails: opened, peers, oob, patience });
+            (Rails::fabric(domain, fabric.faults().clone(), end), Address::Fabric(own))
+        }
+    };
+    Ok(Connected { engine: Engine::new(domain, policy(carriers, rails)), world, told: own })
 }
 
 fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<Arc<Rail>>, NoNode> {
@@ -106,8 +149,8 @@ fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<
     Ok(open_rails(ports, &nics.clock(), draw)?)
 }
 
-fn policy(nics: &OpenNics, rails: u32) -> Policy {
-    Policy { give_up: give_up(nics), ..Policy::of_rails(rails) }
+fn policy(carriers: &Carriers, rails: u32) -> Policy {
+    Policy { give_up: give_up(carriers), ..Policy::of_rails(rails) }
 }
 
 fn open_lanes(connected: &mut Connected<InJob>, rails: u32) -> Result<(), NoNode> {

@@ -6,6 +6,7 @@ use shunt::host::error::{BootstrapError, GpuError, NicError};
 use shunt::host::job::JobError;
 use shunt::machine::NoMachine;
 use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_fabric::error::FabricError;
 use thiserror::Error;
 
 /// Why there is no node.
@@ -23,6 +24,9 @@ pub enum NoNode {
     /// A NIC that refuses a command.
     #[error(transparent)]
     Command(#[from] NicError),
+    /// libfabric, or a provider of it.
+    #[error(transparent)]
+    Libfabric(#[from] FabricError),
     /// The environment names no job.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -63,6 +67,9 @@ pub enum CallError {
     /// Memory that cannot be registered.
     #[error(transparent)]
     Memory(#[from] GpuError),
+    /// A provider of libfabric that does not take it.
+    #[error(transparent)]
+    Libfabric(#[from] FabricError),
     /// A NIC that does not take it.
     #[error(transparent)]
     Nic(#[from] NicError),

@@ -4,6 +4,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`source`] | what carries the packets |
+//! | [`carriers`] | NICs, or rails of libfabric, open |
+//! | [`rails`] | the rails of an end, whatever carries them |
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
 //! | [`node`] | [`Node`]: an end and its thread |
@@ -12,7 +14,7 @@
 //! | `mesh` | the connections of those |
 //! | `thread` | the thread that drives an engine |
 //! | `mailbox` | what has come and waits for a thread of the program |
-//! | `words` | words that a kernel writes and the thread looks at; barriers |
+//! | `words` | words that a kernel writes and the thread looks at |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
 //! | `asker` | the way to that thread |
 //! | [`error`] | why there is no node, and why a call failed |
@@ -20,6 +22,7 @@
 //! [`shunt_transfer_engine`] has the calls without a thread.
 
 mod asker;
+pub mod carriers;
 pub mod connect;
 pub mod error;
 mod mailbox;
@@ -28,11 +31,13 @@ pub mod node;
 pub mod open;
 pub mod pending;
 pub mod place;
+pub mod rails;
 pub mod several;
 pub mod source;
 mod thread;
 mod words;
 
+pub use carriers::Carriers;
 pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};
 pub use pending::{Expectation, Met, Scattered, Transfer};

@@ -7,6 +7,7 @@ use crate::mailbox::Mailbox;
 use crate::mesh::{Mesh, Order};
 use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
+use crate::rails::Rails;
 use crate::thread::{Begun, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
@@ -15,7 +16,6 @@ use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Read, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
-use shunt_transfer_engine::rc::RcDomain;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Counts, Ended};
@@ -233,7 +233,7 @@ impl Node {
 
     fn begin<F>(&self, submit: F) -> Result<Transfer, CallError>
     where
-        F: FnOnce(&mut Engine<RcDomain>, Nanos, OnDone) -> Result<TransferId, TransferError> + Send + 'static,
+        F: FnOnce(&mut Engine<Rails>, Nanos, OnDone) -> Result<TransferId, TransferError> + Send + 'static,
     {
         let (slot, filler) = Slot::new();
         let done = OnDone::Call(Box::new(move |ended: Ended| filler.fill(ended.into())));

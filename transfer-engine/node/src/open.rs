@@ -34,7 +34,7 @@ struct Host {
 
 impl MeshHost for Host {
     fn join(&self, hello: Hello, leads: bool) -> Option<u32> {
-        let joined = self.asker.ask(move |engine, _| engine.domain.join(hello.address, leads)).ok()?;
+        let joined = self.asker.ask(move |engine, _| engine.domain.join(hello.address, leads)).ok()??;
         self.known.there.lock().unwrap_or_else(PoisonError::into_inner).insert(joined.0);
         self.known.changes.put(Change::Joined(joined.0));
         Some(joined.0)

@@ -1,11 +1,12 @@
 //! The ends of this process, and the way to the others: all ends here, or one end a process.
 
+use crate::carriers::Carriers;
 use crate::error::NoNode;
-use crate::source::Source;
+use crate::source::{Source, Wish};
 use shunt::host::connect::Bootstrap;
 use shunt::host::connect::tcp::TcpNet;
 use shunt::host::job::{Flags, Job, Joining};
-use shunt::machine::{self, Found, MachinePorts};
+use shunt::machine::{self, MachinePorts};
 use shunt::soft_nic::uplink::{UnixUplink, remove_unused_fabric};
 use shunt::soft_nic::{Fabric, FabricConfig, NicConfig, RailAt};
 use shunt::{LINK_NS, Member, Members, OpenNics, SoftNics};
@@ -14,8 +15,8 @@ use std::sync::Arc;
 
 /// The ends of this process, and their NICs.
 pub struct Place {
-    /// NICs of the ends that live here.
-    pub nics: Arc<OpenNics>,
+    /// What carries the packets of the ends that live here.
+    pub nics: Arc<Carriers>,
     /// What a rail of them carries in Gb/s, if it is known.
     pub rail_gbps: Option<f64>,
     /// What the NICs are, for people: a line each, at one end of each machine.
@@ -27,15 +28,15 @@ pub struct Place {
 }
 
 fn soft(
-    source: &Source,
+    wish: &Wish,
     ends: Range<u32>,
     attach: impl FnOnce(&mut Fabric) -> Result<(), NoNode>,
 ) -> Result<OpenNics, NoNode> {
-    let rails = source.wish.rails;
+    let rails = wish.rails;
     let at = ends.flat_map(|pe| (0..rails).map(move |rail| RailAt { pe, rail }));
     let nics = at.map(|at| {
         let mut config = NicConfig::new(format!("mlx5_{}", at.rail), at.pe, at.rail);
-        config.rail_gbps = Some(source.wish.soft_gbps);
+        config.rail_gbps = Some(wish.soft_gbps);
         (at, config)
     });
     let config = FabricConfig { link_ns: LINK_NS, seed: 0 };
@@ -43,8 +44,8 @@ fn soft(
 }
 
 /// Soft NICs of one end on a fabric that other processes are on.
-fn on_fabric(source: &Source, end: u32, fabric: &str) -> Result<OpenNics, NoNode> {
-    soft(source, end..end + 1, |own| {
+fn on_fabric(wish: &Wish, end: u32, fabric: &str) -> Result<OpenNics, NoNode> {
+    soft(wish, end..end + 1, |own| {
         let refused = |why: String| NoNode::Fabric { name: fabric.to_owned(), why };
         let uplink = UnixUplink::open(fabric, &[]).map_err(|error| refused(error.to_string()))?;
         own.attach(Box::new(uplink)).map_err(|error| refused(error.to_string()))
@@ -65,13 +66,9 @@ impl Place {
     /// # Errors
     /// The NICs cannot be had.
     pub fn alone(source: &Source, ends: u32) -> Result<Self, NoNode> {
-        let nics = match &source.found {
-            Found::Soft(_) => soft(source, 0..ends, |_| Ok(()))?,
-            Found::Mlx5(ports) => {
-                let all: Vec<u32> = (0..ends).collect();
-                OpenNics::Mlx5(ports.take(&all, |_| true)?)
-            }
-        };
+        let all: Vec<u32> = (0..ends).collect();
+        let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&all, |_| true)?));
+        let nics = source.open(|wish| soft(wish, 0..ends, |_| Ok(())), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(ends as usize));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends, net: None, made_up: None })
     }
@@ -82,10 +79,8 @@ impl Place {
     /// # Errors
     /// The NICs cannot be had.
     pub fn beside(source: &Source, end: u32, fabric: &str) -> Result<Self, NoNode> {
-        let nics = match &source.found {
-            Found::Soft(_) => on_fabric(source, end, fabric)?,
-            Found::Mlx5(ports) => OpenNics::Mlx5(ports.take(&[end], |_| true)?),
-        };
+        let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&[end], |_| true)?));
+        let nics = source.open(|wish| on_fabric(wish, end, fabric), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(1));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends: 1, net: None, made_up: None })
     }
@@ -105,7 +100,7 @@ impl Place {
     /// The others were not reached, or their NICs are of another kind.
     pub fn join(source: &Source, joining: Joining) -> Result<Self, NoNode> {
         let net = TcpNet::join(joining.options)?;
-        let made_up = (joining.made_up && !source.are_devices()).then(|| joining.fabric.clone());
+        let made_up = (joining.made_up && source.are_soft_nics()).then(|| joining.fabric.clone());
         let place = Self::meet(source, &net, &joining.fabric);
         // The others are told what went wrong at this end, not that it left.
         let (nics, lines) = place.inspect_err(|error| net.fail(&error.to_string()))?;
@@ -113,7 +108,7 @@ impl Place {
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends, net: Some(net), made_up })
     }
 
-    fn meet(source: &Source, net: &TcpNet, fabric: &str) -> Result<(OpenNics, Vec<String>), NoNode> {
+    fn meet(source: &Source, net: &TcpNet, fabric: &str) -> Result<(Carriers, Vec<String>), NoNode> {
         let (rank, own) = (net.rank(), source.name());
         for (end, name) in (0..).zip(&net.bootstrap().all_gather(own.as_bytes())?) {
             if name != own.as_bytes() {
@@ -122,20 +117,17 @@ impl Place {
                 return Err(NoNode::Refused(refused));
             }
         }
-        match &source.found {
-            Found::Soft(_) => {
-                let nics = on_fabric(source, rank, fabric)?;
-                let lines =
-                    if rank == 0 { source.lines(net.bootstrap().size() as usize) } else { Vec::new() };
-                Ok((nics, lines))
-            }
-            Found::Mlx5(ports) => {
+        // Ends of which this one tells what carries their packets.
+        let mut tells_of = (rank == 0).then(|| net.bootstrap().size() as usize);
+        let nics = source.open(
+            |wish| on_fabric(wish, rank, fabric),
+            |ports| {
                 let mates = mates(net, ports)?;
-                let first = mates.first() == Some(&rank);
-                let lines = if first { source.lines(mates.len()) } else { Vec::new() };
-                Ok((OpenNics::Mlx5(ports.take(&mates, |pe| pe == rank)?), lines))
-            }
-        }
+                tells_of = (mates.first() == Some(&rank)).then_some(mates.len());
+                Ok(OpenNics::Mlx5(ports.take(&mates, |pe| pe == rank)?))
+            },
+        )?;
+        Ok((nics, tells_of.map_or_else(Vec::new, |ends| source.lines(ends))))
     }
 
     /// Ends of the job.

@@ -1,9 +1,10 @@
 //! What carries the packets: found before anybody waits for it.
 
+use crate::carriers::{Carriers, OpenFabric};
 use crate::error::NoNode;
 use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
-use shunt::machine::{Found, Rails};
+use shunt::machine::{Found, MachinePorts, Rails};
 use shunt_settings::{ConfigError, Lookup, NicKind, parse_duration};
 
 /// What a program asks of its NICs.
@@ -23,9 +24,11 @@ pub(crate) fn give_up_ns() -> Result<Option<u64>, ConfigError> {
 }
 
 /// What it comes to here.
-pub struct Source {
-    pub(crate) wish: Wish,
-    pub(crate) found: Found,
+pub struct Source(Of);
+
+enum Of {
+    Nics { wish: Wish, found: Found },
+    Fabric { provider: String, rails: u32, addresses: Vec<String> },
 }
 
 impl Source {
@@ -37,45 +40,91 @@ impl Source {
         give_up_ns().map_err(|error| NoNode::Refused(error.to_string()))?;
         let lookup = |name: &str| std::env::var(name).ok();
         let found = Found::find(wish.nic, Rails::Exactly(wish.rails), &lookup)?;
-        Ok(Self { wish, found })
+        Ok(Self(Of::Nics { wish, found }))
+    }
+
+    /// So many rails of a provider of libfabric, such as `tcp` or `shm`: each at one of these addresses of this
+    /// machine, in turn; where libfabric finds it, if there are none.
+    ///
+    /// # Errors
+    /// libfabric is missing, it has no such provider, or there are not as many addresses as rails.
+    pub fn libfabric(provider: &str, rails: u32, addresses: &[String]) -> Result<Self, NoNode> {
+        give_up_ns().map_err(|error| NoNode::Refused(error.to_string()))?;
+        if !addresses.is_empty() && addresses.len() != rails as usize {
+            let met = addresses.len();
+            return Err(NoNode::Refused(format!("addresses: expected {rails}, one a rail, got {met}")));
+        }
+        OpenFabric::new(provider, rails, addresses).open(rails)?;
+        let (provider, addresses) = (provider.to_owned(), addresses.to_vec());
+        Ok(Self(Of::Fabric { provider, rails, addresses }))
+    }
+
+    /// What carries the packets of these ends of this process: NICs in software by `soft`, RDMA devices by `taken`.
+    pub(crate) fn open(
+        &self,
+        soft: impl FnOnce(&Wish) -> Result<OpenNics, NoNode>,
+        taken: impl FnOnce(&MachinePorts) -> Result<OpenNics, NoNode>,
+    ) -> Result<Carriers, NoNode> {
+        match &self.0 {
+            Of::Nics { wish, found: Found::Soft(_) } => Ok(Carriers::Nics(soft(wish)?)),
+            Of::Nics { found: Found::Mlx5(ports), .. } => Ok(Carriers::Nics(taken(ports)?)),
+            Of::Fabric { provider, rails, addresses } => {
+                Ok(Carriers::Fabric(OpenFabric::new(provider, *rails, addresses)))
+            }
+        }
     }
 
     /// Whether they are RDMA devices of libibverbs.
     pub fn are_devices(&self) -> bool {
-        matches!(self.found, Found::Mlx5(_))
+        matches!(&self.0, Of::Nics { found: Found::Mlx5(_), .. })
     }
 
-    /// Whether NICs fail on request: those in software.
+    /// Whether they are NICs in software, whose rate is this process's to choose.
+    pub fn are_soft_nics(&self) -> bool {
+        matches!(&self.0, Of::Nics { found: Found::Soft(_), .. })
+    }
+
+    /// Whether they fail on request: NICs in software do, and rails of libfabric, whose lanes can be closed.
     pub fn fail_on_request(&self) -> bool {
-        match &self.found {
-            Found::Soft(_) => true,
-            Found::Mlx5(ports) => ports.is_interposed(),
+        match &self.0 {
+            Of::Nics { found: Found::Mlx5(ports), .. } => ports.is_interposed(),
+            Of::Nics { .. } | Of::Fabric { .. } => true,
         }
     }
 
     /// What a rail carries in Gb/s, if it is known. Soft NICs behind libibverbs move what the cores give them, whatever
     /// rate their ports name.
-    pub fn rail_gbps(&self, nics: &OpenNics) -> Option<f64> {
-        match &self.found {
-            Found::Soft(_) => Some(self.wish.soft_gbps),
-            Found::Mlx5(_) if nics.are_soft() => None,
-            Found::Mlx5(ports) => Some(ports.ports().slowest_gbps()).filter(|gbps| *gbps > 0.0),
+    pub fn rail_gbps(&self, carriers: &Carriers) -> Option<f64> {
+        match &self.0 {
+            Of::Nics { wish, found: Found::Soft(_) } => Some(wish.soft_gbps),
+            Of::Nics { .. } if carriers.are_soft() => None,
+            Of::Nics { found: Found::Mlx5(ports), .. } => {
+                Some(ports.ports().slowest_gbps()).filter(|gbps| *gbps > 0.0)
+            }
+            Of::Fabric { .. } => None,
         }
     }
 
     /// What all ends must have alike.
-    pub(crate) fn name(&self) -> &'static str {
-        if self.are_devices() { "RDMA devices" } else { "NICs in software" }
+    pub(crate) fn name(&self) -> String {
+        match &self.0 {
+            Of::Nics { found: Found::Mlx5(_), .. } => "RDMA devices".to_owned(),
+            Of::Nics { .. } => "NICs in software".to_owned(),
+            Of::Fabric { provider, .. } => format!("libfabric's {provider}"),
+        }
     }
 
     /// What the NICs are that so many ends of this machine share, a line each. Software that was asked for needs none.
     pub(crate) fn lines(&self, ends: usize) -> Vec<String> {
-        match &self.found {
-            Found::Soft(_) if self.wish.nic == NicKind::Soft => Vec::new(),
-            Found::Soft(why) => vec![software(why)],
-            Found::Mlx5(ports) => {
+        match &self.0 {
+            Of::Nics { wish, found: Found::Soft(_) } if wish.nic == NicKind::Soft => Vec::new(),
+            Of::Nics { found: Found::Soft(why), .. } => vec![software(why)],
+            Of::Nics { found: Found::Mlx5(ports), .. } => {
                 let notes = ports.ports().notes().iter().cloned();
                 notes.chain([through_libibverbs(&ports.devices(ends))]).collect()
+            }
+            Of::Fabric { provider, rails, .. } => {
+                vec![format!("{rails} rails of libfabric, provider {provider}")]
             }
         }
     }

@@ -4,9 +4,9 @@ use crate::asker::{Asker, Told};
 use crate::connect::Connected;
 use crate::error::NoNode;
 use crate::mailbox::Mailbox;
+use crate::rails::Rails;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
-use shunt_transfer_engine::rc::RcDomain;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -66,7 +66,7 @@ pub(crate) fn begin<T: Send + 'static>(
 
 /// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
 fn drive(
-    mut engine: Engine<RcDomain>,
+    mut engine: Engine<Rails>,
     now: &dyn Fn() -> Nanos,
     told: &Receiver<Told>,
     inbox: &Mailbox<(u32, Vec<u8>)>,

@@ -3,9 +3,9 @@
 use crate::options::fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use shunt::OpenNics;
 use shunt::soft_nic::RailAt;
 use shunt::soft_nic::fault::Injection;
+use shunt_transfer::Carriers;
 
 /// A fault that was injected.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ impl Planned {
     ///
     /// # Errors
     /// There is no such NIC in this process, or it does not fail on request.
-    pub fn begin(injections: &[Injection], end: u32, nics: &OpenNics) -> Result<Self, String> {
+    pub fn begin(injections: &[Injection], end: u32, nics: &Carriers) -> Result<Self, String> {
         let own = injections.iter().filter(|injection| injection.pe == end);
         let plan = |injection: &Injection| {
             let at = RailAt { pe: end, rail: injection.rail.unwrap_or_default() };
@@ -39,7 +39,7 @@ impl Planned {
     ///
     /// # Errors
     /// Who counts does not answer.
-    pub fn struck(self, nics: &OpenNics) -> Result<Vec<Struck>, String> {
+    pub fn struck(self, nics: &Carriers) -> Result<Vec<Struck>, String> {
         let hits = nics.hits()?;
         let struck =
             |(fault, number): (String, usize)| Struck { fault, hits: hits.get(number).copied().unwrap_or(0) };

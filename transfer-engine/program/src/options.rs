@@ -1,11 +1,25 @@
 //! Options that every program on the transfer engine has. Whatever cannot be honoured is refused, never ignored.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use shunt::soft_nic::FaultKind;
 use shunt::soft_nic::fault::{Fault, Injection};
 use shunt_figures::units::{parse_gbps, whole};
 use shunt_settings::NicKind;
 use std::path::PathBuf;
+
+/// What carries transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// Queue pairs of NICs, as --nic has it
+    #[default]
+    Rdma,
+    /// libfabric over TCP
+    Tcp,
+    /// libfabric over shared memory: processes of one machine
+    Shm,
+    /// libfabric, as --provider has it
+    Libfabric,
+}
 
 /// Rails, NICs, their faults, and the file of the verdict.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +30,15 @@ pub struct NicOptions {
     /// What carries the packets [default: SHUNT_NIC, else soft]
     #[arg(long, value_name = "NIC")]
     pub nic: Option<NicKind>,
+    /// What carries transfers
+    #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
+    pub transport: Transport,
+    /// The provider of libfabric, as in tcp, shm or efa
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    /// Addresses of this machine for rails of libfabric, one a rail [default: where libfabric finds one]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub address: Vec<String>,
     /// Rate of each rail in Gb/s, of NICs in software [default: 1]
     #[arg(long, value_name = "G", value_parser = parse_gbps)]
     pub rail_gbps: Option<f64>,
@@ -35,6 +58,36 @@ impl NicOptions {
     pub fn kind(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<NicKind, String> {
         let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
         Ok(self.nic.or(variable).unwrap_or(NicKind::Soft))
+    }
+
+    /// The provider of libfabric that was asked for; none: NICs.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub fn fabric(&self) -> Result<Option<&str>, String> {
+        let given = self.provider.as_deref();
+        let provider = match (self.transport, given) {
+            (Transport::Libfabric, None) => {
+                Err("--transport libfabric: expected --provider, got none".to_owned())
+            }
+            (Transport::Libfabric, given) => Ok(given),
+            (_, Some(given)) => {
+                Err(format!("--provider {given}: expected --transport libfabric, got another"))
+            }
+            (Transport::Rdma, None) => Ok(None),
+            (Transport::Tcp, None) => Ok(Some("tcp")),
+            (Transport::Shm, None) => Ok(Some("shm")),
+        }?;
+        let nics = [("--nic", self.nic.is_some()), ("--rail-gbps", self.rail_gbps.is_some())];
+        match (provider, nics.into_iter().find(|(_, is_set)| *is_set)) {
+            (Some(provider), Some((option, _))) => {
+                Err(format!("{option}: expected rails of NICs, got libfabric's {provider}"))
+            }
+            (None, _) if !self.address.is_empty() => {
+                Err("--address: expected rails of libfabric, got NICs; set --transport".to_owned())
+            }
+            (provider, _) => Ok(provider),
+        }
     }
 
     /// Whether each fault is one of a NIC, at a rail of one of so many ends.

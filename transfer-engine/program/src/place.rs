@@ -13,6 +13,9 @@ const SOFT_GBPS: f64 = 1.0;
 /// # Errors
 /// It is not there, or it cannot.
 pub fn source(options: &NicOptions) -> Result<Source> {
+    if let Some(provider) = options.fabric().map_err(anyhow::Error::msg)? {
+        return Ok(Source::libfabric(provider, options.rails, &options.address)?);
+    }
     let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
     let source = Source::find(Wish { nic, rails: options.rails, soft_gbps })?;

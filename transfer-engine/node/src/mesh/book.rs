@@ -193,7 +193,7 @@ impl Book {
         if id == self.me {
             return self.refuse(line, at, "that is this node itself");
         }
-        let got = hello.address.rails.len();
+        let got = hello.address.rails();
         if got != self.rails {
             if !dialled {
                 // It finds the same.

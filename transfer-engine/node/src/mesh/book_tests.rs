@@ -1,6 +1,7 @@
 //! Books of several nodes that talk to each other, without sockets.
 
 use super::*;
+use crate::rails::Address;
 use shunt::host::connect::card::RailCard;
 use shunt::host::nic::caps::Link;
 use shunt_transfer_engine::rc::PeerAddress;
@@ -13,7 +14,7 @@ fn hello(id: u8, relation: Option<Id>) -> Hello {
     let (link, mac, gid, name) = (Link::Ethernet, [2; 6], [7; 16], [0; 16]);
     let rail = |index| RailCard { index, link, mtu: 3, lid: 0, mac, gid, name };
     let rails = if id == 4 { (0..3).map(rail).collect() } else { Vec::new() };
-    let address = PeerAddress { datagrams: vec![0; rails.len()], rails, qkey: 0 };
+    let address = Address::Rc(PeerAddress { datagrams: vec![0; rails.len()], rails, qkey: 0 });
     Hello { id: [id; 16], relation, port: 7000 + u16::from(id), address }
 }
 

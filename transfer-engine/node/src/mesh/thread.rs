@@ -79,7 +79,7 @@ impl Mesh {
         parts.listener.set_nonblocking(true)?;
         let MeshParts { listener, secret, me, give_up } = parts;
         let driver = Driver {
-            book: Book::new(me.id, me.address.rails.len(), give_up),
+            book: Book::new(me.id, me.address.rails(), give_up),
             realm: Realm::new(&secret, REALM),
             listener,
             me,

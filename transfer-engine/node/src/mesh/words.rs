@@ -1,7 +1,6 @@
 //! What nodes say to each other over their connection. Pure.
 
-use shunt_transfer_engine::rc::PeerAddress;
-use shunt_transfer_engine::rc::{address_from_bytes, address_to_bytes};
+use crate::rails::Address;
 
 /// A random number that no other process has.
 pub(crate) type Id = [u8; 16];
@@ -20,7 +19,7 @@ pub(crate) struct Hello {
     /// The port at which it is reached.
     pub port: u16,
     /// Its rails.
-    pub address: PeerAddress,
+    pub address: Address,
 }
 
 /// A message.
@@ -44,7 +43,7 @@ pub(super) fn encode(said: &Said) -> Vec<u8> {
                 known[1..].copy_from_slice(&relation);
                 known
             });
-            [&[HELLO][..], id, &relation, &port.to_be_bytes(), &address_to_bytes(address)].concat()
+            [&[HELLO][..], id, &relation, &port.to_be_bytes(), &address.to_bytes()].concat()
         }
         Said::Agent(bytes) => [&[AGENT][..], bytes].concat(),
         Said::Bye => vec![BYE],
@@ -66,7 +65,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Said, String> {
                 Some((1, relation)) => relation.try_into().ok(),
                 _ => None,
             };
-            let address = address_from_bytes(rest).map_err(|error| error.to_string())?;
+            let address = Address::from_bytes(rest)?;
             let port = u16::from_be_bytes(*port);
             Ok(Said::Hello(Box::new(Hello { id: *id, relation, port, address })))
         }
@@ -79,10 +78,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Said, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shunt_transfer_engine::rc::PeerAddress;
 
     #[test]
     fn what_is_said_is_read_and_what_is_cut_short_is_not() {
-        let address = PeerAddress { rails: Vec::new(), datagrams: Vec::new(), qkey: 5 };
+        let address = Address::Rc(PeerAddress { rails: Vec::new(), datagrams: Vec::new(), qkey: 5 });
         for relation in [None, Some([7; 16])] {
             let hello = Hello { id: [3; 16], relation, port: 7800, address: address.clone() };
             let said = Said::Hello(Box::new(hello));
