@@ -157,7 +157,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "shunt-transfer-fabric",
         &["shunt-bootstrap", "shunt-libfabric-sys", "shunt-mlx5", "shunt-recovery", "shunt-transfer-engine"],
     ),
-    ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine"]),
+    ("shunt-transfer", &["shunt-settings", "shunt", "shunt-transfer-engine", "shunt-transfer-fabric"]),
     ("shunt-transfer-capi", &["shunt-soft-nic", "shunt-transfer", "shunt-transfer-engine"]),
     (
         "shunt-transfer-program",

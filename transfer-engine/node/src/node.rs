@@ -195,7 +195,7 @@ impl Node {
                 let met = "one of a transfer that has not ended".to_owned();
                 return Err(CallError::from(TransferError::Refused { what, want, met }));
             }
-            Ok(engine.domain.deregister(&mr)?)
+            engine.domain.deregister(&mr)
         })?
     }
 
