@@ -120,6 +120,12 @@ impl<'a> World<'a> {
                 assert_eq!((number, self.answered[rank]), (self.asked[rank], number - 1));
                 let expects = self.expected.keys().any(|(at, ..)| *at == rank);
                 assert!(!expects, "{number} is answered while something is expected");
+                let writes = |next: &Next| matches!(next, Next::Written(of, _) if *of == rank);
+                let is_end = step(number).1 == Step::End;
+                assert!(
+                    !is_end || !self.nexts.iter().any(writes),
+                    "{number} is answered while something is sent"
+                );
                 self.answered[rank] = number;
                 self.nexts.push(Next::Ask(rank));
             }
