@@ -64,4 +64,13 @@ impl Ground {
         let targets = all.iter().map(|bytes| MrDesc::from_bytes(bytes)).collect::<Result<_, _>>()?;
         Ok(Self { buffers, receive, send, targets })
     }
+
+    /// Has the NICs take both regions back, once all ranks are done with them.
+    ///
+    /// # Errors
+    /// A transfer uses one, or a NIC refuses.
+    pub fn give_back(&self, node: &Node) -> Result<(), Failure> {
+        node.deregister(&self.receive.region)?;
+        Ok(node.deregister(&self.send.region)?)
+    }
 }

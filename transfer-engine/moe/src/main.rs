@@ -2,6 +2,7 @@
 
 mod options;
 mod run;
+mod sweep;
 mod verdict;
 
 use anyhow::{Context, Result};
@@ -26,15 +27,29 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
     let nodes = Node::start(place, options.nics.rails)?;
     let here: Vec<u32> = nodes.iter().map(Node::end).collect();
     let model = Model::new(buffers.shape, buffers.topk, options.seed, &here);
+    if is_first {
+        let (ranks, rails) = (options.ranks, options.nics.rails);
+        shunt::host::complain!("moe_proxy: {ranks} ranks are connected, {rails} rails each");
+    }
     let shared = Arc::new((options.clone(), buffers, model));
     let ranks = nodes.into_iter().map(|node| {
-        let (shared, rank) = (shared.clone(), node.end());
-        (rank, std::thread::spawn(move || run::run(&shared.0, shared.1, &shared.2, node)))
+        let (shared, rank, node) = (shared.clone(), node.end(), Arc::new(node));
+        let run = move || {
+            let (options, buffers, model) = (&shared.0, shared.1, &shared.2);
+            if options.private_sweep {
+                let table = sweep::measure(options, buffers, model, &node, (clock, rail_gbps))?;
+                let status = start::exit_status(table.verdict);
+                return Ok((Document::new(table).pretty(), status));
+            }
+            let parts = run::run(options, buffers, model, &node)?;
+            let verdict = Verdict::of(options, clock, rail_gbps, &parts);
+            let status = verdict.exit_status();
+            Ok((Document::new(verdict).pretty(), status))
+        };
+        (rank, std::thread::spawn(run))
     });
     // All are begun before the first is waited for.
     let all = joined(ranks.collect::<Vec<_>>())?;
-    let parts = all.into_iter().next().context("no rank lives here")?;
-    let verdict = Verdict::of(options, clock, rail_gbps, &parts);
-    let status = verdict.exit_status();
-    Ok(Outcome { text: Document::new(verdict).pretty(), is_first, is_printed: true, status })
+    let (text, status) = all.into_iter().next().context("no rank lives here")?;
+    Ok(Outcome { text, is_first, is_printed: !options.private_sweep, status })
 }

@@ -42,6 +42,9 @@ pub struct Options {
     /// Rows for a rank that are sent before the routes are known, to a buffer of their source's own
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = whole(0..=1024))]
     pub private: u32,
+    /// A run for each of several private buffers, and a table: no faults, and --private is not used
+    #[arg(long)]
+    pub private_sweep: bool,
     /// Seed of tokens and routes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -95,6 +98,9 @@ impl Checked for Options {
                 "--tokens: expected a layer of at most {LAYER_MAX_S} s at the rate of the rails, got {seconds:.0} s; \
                  take fewer --tokens or a higher --rail-gbps"
             ));
+        }
+        if let Some(fault) = self.nics.inject.first().filter(|_| self.private_sweep) {
+            return Err(format!("--private-sweep: expected no faults, got --inject {fault}"));
         }
         self.nics.check_faults(self.ranks)
     }

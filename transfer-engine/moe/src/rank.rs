@@ -92,6 +92,11 @@ impl Rank {
         Ok(Self { node, rails, ground, words, kernel, check, proxy })
     }
 
+    /// Its memory.
+    pub fn ground(&self) -> Arc<Ground> {
+        self.ground.clone()
+    }
+
     /// Goes through layers, from 1 on, with `each` called after each one.
     pub fn layers(mut self, model: &Model, layers: u64, look: &mut Look<'_>, each: &dyn Fn(u64)) -> Ran {
         let mut ran = Ran::default();

@@ -20,18 +20,19 @@ const LINE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A rank does not answer, or a call is refused.
-pub fn run(options: &Options, buffers: Buffers, model: &Model, node: Node) -> Result<Vec<Part>> {
-    let (number, rails, node) = (node.end(), options.nics.rails, Arc::new(node));
+pub fn run(options: &Options, buffers: Buffers, model: &Model, node: &Arc<Node>) -> Result<Vec<Part>> {
+    let (number, rails) = (node.end(), options.nics.rails);
     let rank = Rank::new(node.clone(), rails, buffers)?;
-    if number == 0 {
-        shunt::host::complain!("moe_proxy: {} ranks are connected, {rails} rails each", options.ranks);
-    }
+    let ground = rank.ground();
     let before = node.counts()?;
     let planned = Planned::begin(&options.nics.inject, number, &node.place().nics);
     let planned = planned.map_err(anyhow::Error::msg)?;
     let (began, said) = (Instant::now(), std::cell::Cell::new(Instant::now()));
     let each = |layer: u64| {
-        if number == 0 && (said.get().elapsed() >= LINE || layer == u64::from(options.layers)) {
+        if number == 0
+            && !options.private_sweep
+            && (said.get().elapsed() >= LINE || layer == u64::from(options.layers))
+        {
             said.set(Instant::now());
             let seconds = began.elapsed().as_secs_f64();
             shunt::host::complain!("moe_proxy: layer {layer} of {}, {seconds:.1} s", options.layers);
@@ -42,23 +43,27 @@ pub fn run(options: &Options, buffers: Buffers, model: &Model, node: Node) -> Re
     let counts = node.counts()?;
     let of = |time: fn(&Times) -> u64| ran.times.iter().map(time).collect::<Vec<u64>>();
     let mut part = Part {
-        imm_doubled: if ran.failure.is_none() { doubled(&node, ran.seen.layers)? } else { 0 },
+        imm_doubled: if ran.failure.is_none() { doubled(node, ran.seen.layers)? } else { 0 },
         layers_rail_down: ran.layers_rail_down,
         dispatch: of(|times| times.dispatch_ns).into(),
         combine: of(|times| times.combine_ns).into(),
         layer: of(|times| times.layer_ns).into(),
         seen: ran.seen,
-        failovers: counts.closed,
+        failovers: counts.closed - before.closed,
         returns: counts.opened - before.opened,
-        pieces_again: counts.again,
+        pieces_again: counts.again - before.again,
         writes_settled: ran.writes_settled,
         faults: planned.struck(&node.place().nics).map_err(anyhow::Error::msg)?,
         ..Part::default()
     };
+    let is_whole = ran.failure.is_none();
     if let Some(failure) = ran.failure {
         (part.peer_lost, part.uncertain) = (failure.is_lost, failure.is_uncertain);
         part.failure = failure.why;
     }
     let all = node.exchange(&serde_json::to_vec(&part)?)?;
+    if is_whole {
+        ground.give_back(node)?;
+    }
     all.iter().map(|bytes| serde_json::from_slice(bytes).context("what another rank said")).collect()
 }

@@ -76,6 +76,35 @@ fn layers_are_clean_with_private_buffers_of_any_size() {
 }
 
 #[test]
+fn a_sweep_is_a_table_of_private_buffers() {
+    let json = std::env::temp_dir().join(format!("moe-sweep-{}.json", std::process::id()));
+    for _ in 0..RUNS {
+        let output = moe_proxy(&format!("{SMALL} --layers 3 --private-sweep --json {}", json.display()));
+        let text = std::fs::read_to_string(&json).expect("the file was asked for");
+        let object: Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!(
+            (object["schema"].as_str(), shunt_json::errors(&object)),
+            (Some("shunt-moe-sweep"), String::new())
+        );
+        let rows = object["rows"].as_array().expect("rows");
+        assert!(rows.iter().all(|row| number(row, "wrong") == 0), "{object}");
+        if object["verdict"] == "clean" {
+            let shares: Vec<u64> = rows.iter().map(|row| number(row, "rows_private")).collect();
+            assert!(
+                shares[0] == 0
+                    && shares.is_sorted()
+                    && number(rows.last().expect("rows"), "rows_contiguous") == 0
+            );
+            let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+            assert_eq!((output.status.code(), lines), (Some(0), rows.len() + 3), "{}", said(&output));
+            let _ = std::fs::remove_file(&json);
+            return;
+        }
+    }
+    panic!("expected a clean run in one of {RUNS}");
+}
+
+#[test]
 fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     let line = "--ranks 2 --experts 8 --tokens 32 --hidden 512 --top-k 4 --layers 60 --rail-gbps 0.05 --inject \
                 100ms:1.0:down --inject 500ms:1.0:up";
@@ -165,6 +194,10 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         ),
         ("--inject 1ms:4.0:down", "--inject 1ms:4.0:down: expected end 0 to 3 and rail 0 to 1, got 4.0"),
         ("--inject 1ms:0:peer-killed", "expected a fault of a NIC"),
+        (
+            "--private-sweep --inject 1ms:0.0:down",
+            "--private-sweep: expected no faults, got --inject 1ms:0.0:down",
+        ),
         ("--rails 9", "expected a whole number from 1 to 8, got \"9\""),
         ("--json /no/such/v.json", "--json /no/such/v.json: No such file or directory"),
     ] {
