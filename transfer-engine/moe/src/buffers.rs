@@ -25,6 +25,10 @@ pub struct Buffers {
     pub topk: u32,
     /// Rows of a private buffer.
     pub private: u32,
+    /// Rails of a rank: what goes to one other rank is cut for them.
+    pub rails: u32,
+    /// Least bytes of what is cut.
+    pub piece_min: u64,
 }
 
 const fn aligned(bytes: u64) -> u64 {

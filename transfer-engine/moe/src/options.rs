@@ -4,6 +4,7 @@ use clap::Parser;
 use shunt_figures::units::{show_size, whole};
 use shunt_layout::moe::{Shape, TOPK_MAX};
 use shunt_moe_proxy::buffers::Buffers;
+use shunt_transfer_engine::shard::PIECE_MIN;
 use shunt_transfer_program::NicOptions;
 use shunt_transfer_program::start::Checked;
 
@@ -67,7 +68,8 @@ impl Options {
     pub fn buffers(&self) -> Result<Buffers, String> {
         let shape = Shape::new(self.ranks, self.experts, self.tokens, self.hidden);
         let shape = shape.map_err(|bad| bad.to_string())?;
-        Ok(Buffers { shape, topk: self.top_k, private: self.private })
+        let (rails, piece_min) = (self.nics.rails, PIECE_MIN);
+        Ok(Buffers { shape, topk: self.top_k, private: self.private, rails, piece_min })
     }
 }
 

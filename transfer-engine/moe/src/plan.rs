@@ -3,6 +3,7 @@
 use crate::buffers::Buffers;
 use crate::routes::Counts;
 use serde::{Deserialize, Serialize};
+use shunt_transfer_engine::shard::{pieces, writes_of};
 
 /// What an immediate says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -104,15 +105,32 @@ impl Plan<'_> {
         self.others().map(|to| Part { to, what: What::Counts, from: 0, at, len }).collect()
     }
 
+    /// How many writes so many rows of so many bytes each are: both ends compute it.
+    fn writes_of(&self, rows: u64, bytes: u64) -> u64 {
+        let Buffers { rails, piece_min, .. } = *self.buffers;
+        if rows == 0 { 0 } else { u64::from(writes_of(rows * bytes, rails, piece_min)).min(rows) }
+    }
+
+    /// Cuts rows of so many bytes each, so that all rails have some.
+    fn cut(&self, whole: Part, bytes: u64) -> Vec<Part> {
+        let rows = whole.len / bytes;
+        let cut = pieces(rows, self.writes_of(rows, bytes) as u32);
+        let part = |(first, rows): (u64, u64)| {
+            let (from, at) = (whole.from + first * bytes, whole.at + first * bytes);
+            Part { from, at, len: rows * bytes, ..whole }
+        };
+        cut.map(part).collect()
+    }
+
     /// The first rows for each rank, to its private buffer. Own counts are enough for it.
     pub fn first(&self) -> Vec<Part> {
         let part = |to| {
             let rows = self.buffers.first(self.counts.between(self.rank, to));
             let from = self.buffers.row(self.counts.before(self.rank, to));
             let (at, len) = (self.buffers.private(self.rank, 0), rows * self.buffers.row_bytes());
-            Part { to, what: What::Rows, from, at, len }
+            self.cut(Part { to, what: What::Rows, from, at, len }, self.buffers.row_bytes())
         };
-        self.others().map(part).filter(|part| part.len > 0).collect()
+        self.others().flat_map(part).collect()
     }
 
     /// Rows of a rank that go to another's contiguous buffer.
@@ -133,16 +151,18 @@ impl Plan<'_> {
             let first = self.buffers.first(rows);
             let from = self.buffers.row(self.counts.before(self.rank, to) + first);
             let at = self.buffers.contiguous(self.rest_at(self.rank, to));
-            Part { to, what: What::Rows, from, at, len: (rows - first) * self.buffers.row_bytes() }
+            let bytes = self.buffers.row_bytes();
+            self.cut(Part { to, what: What::Rows, from, at, len: (rows - first) * bytes }, bytes)
         };
-        self.others().map(part).filter(|part| part.len > 0).collect()
+        self.others().flat_map(part).collect()
     }
 
     /// Immediates of [`What::Rows`] that a rank sends to this one.
     pub fn rows_from(&self, source: u32) -> u64 {
         let rows = self.counts.between(source, self.rank);
         let first = self.buffers.first(rows);
-        u64::from(first > 0) + u64::from(rows > first)
+        let bytes = self.buffers.row_bytes();
+        self.writes_of(first, bytes) + self.writes_of(rows - first, bytes)
     }
 
     /// Where what this rank's experts made of a rank's rows begins, among all that they made.
@@ -156,14 +176,14 @@ impl Plan<'_> {
             let from = self.buffers.made(self.made_at(to));
             let at = self.buffers.returned(self.counts.before(to, self.rank));
             let len = self.counts.between(to, self.rank) * self.buffers.made_bytes();
-            Part { to, what: What::Made, from, at, len }
+            self.cut(Part { to, what: What::Made, from, at, len }, self.buffers.made_bytes())
         };
-        self.others().map(part).filter(|part| part.len > 0).collect()
+        self.others().flat_map(part).collect()
     }
 
     /// Immediates of [`What::Made`] that a rank sends to this one.
     pub fn made_from(&self, other: u32) -> u64 {
-        u64::from(self.counts.between(self.rank, other) > 0)
+        self.writes_of(self.counts.between(self.rank, other), self.buffers.made_bytes())
     }
 
     /// Rows of this rank's experts: by expert, by source, in the order of the source's rows. All counts must be known.

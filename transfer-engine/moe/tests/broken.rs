@@ -17,7 +17,7 @@ const SEED: u64 = 11;
 
 fn buffers() -> Buffers {
     let shape = Shape::new(RANKS, 6, 16, 512).expect("a shape");
-    Buffers { shape, topk: 3, private: 2 }
+    Buffers { shape, topk: 3, private: 2, rails: 2, piece_min: 4096 }
 }
 
 /// Held by a run, so that runs do not take each other's processors.

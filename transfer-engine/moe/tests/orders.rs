@@ -161,7 +161,7 @@ proptest! {
 
 fn machine() -> Machine {
     let shape = Shape::new(3, 3, 4, 512).expect("a shape");
-    Machine::new(Buffers { shape, topk: 2, private: 1 }, 0, PATIENCE)
+    Machine::new(Buffers { shape, topk: 2, private: 1, rails: 1, piece_min: 1 << 20 }, 0, PATIENCE)
 }
 
 fn failure(machine: &mut Machine) -> Option<(Failure, bool)> {

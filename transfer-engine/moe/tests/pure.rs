@@ -20,8 +20,8 @@ pub struct Drawn {
 }
 
 pub fn drawn() -> impl Strategy<Value = Drawn> {
-    let sizes = (1..5u32, 1..4u32, 1..7u32, 1..5u32, 0..6u32);
-    sizes.prop_flat_map(|(ranks, local, tokens, topk, private)| {
+    let sizes = (1..5u32, 1..4u32, 1..7u32, 1..5u32, 0..6u32, 1..4u32);
+    sizes.prop_flat_map(|(ranks, local, tokens, topk, private, rails)| {
         let shape = Shape::new(ranks, ranks * local, tokens, 512).expect("a shape");
         let topk = topk.min(ranks * local);
         let all: Vec<i64> = (0..i64::from(ranks * local)).collect();
@@ -31,7 +31,7 @@ pub fn drawn() -> impl Strategy<Value = Drawn> {
             experts.into_iter().zip(none).map(one).collect::<Vec<i64>>()
         });
         let rank = proptest::collection::vec(token, 0..=tokens as usize).prop_map(|tokens| tokens.concat());
-        let buffers = Buffers { shape, topk, private };
+        let buffers = Buffers { shape, topk, private, rails, piece_min: 1500 };
         let routes = proptest::collection::vec(rank, ranks as usize);
         routes.prop_map(move |routes| Drawn { buffers, routes })
     })
