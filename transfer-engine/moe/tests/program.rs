@@ -116,6 +116,12 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
 }
 
 #[test]
+fn a_nic_that_is_gone_costs_nothing_but_time() {
+    let line = format!("{SMALL} --layers 30 --rail-gbps 0.1 --inject 50ms:1.0:nic-gone");
+    clean(|| moe_proxy(&line), |object| number(object, "failovers") > 0);
+}
+
+#[test]
 fn one_process_a_rank() {
     let all_ranks = || {
         let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
