@@ -2,11 +2,13 @@
 
 use crate::capture::{Capture, CaptureReport};
 use crate::network::Network;
+use crate::srd::{Srd, SrdConfig};
 use crate::uplink_gateway::UplinkGateway;
 use shunt_soft_fault::{FaultKind, FaultReport, Plan, Planned, RailAt, Step};
 use shunt_soft_hca::DoorbellLook;
 use shunt_soft_hca::nic::SoftNic;
 use shunt_soft_hca::step_context::WordWatch;
+use shunt_soft_srd as srd;
 use shunt_soft_wire::packet::Packet;
 use shunt_soft_wire::remote_nics::RemoteNics;
 use shunt_soft_wire::uplink::{Uplink, UplinkCounters, UplinkError};
@@ -68,6 +70,21 @@ impl Fabric {
     pub fn nic(&mut self, id: NicId) -> &mut SoftNic {
         self.network.scheduler.touch(id.0);
         &mut self.network.nics[id.0 as usize]
+    }
+
+    /// Puts a soft EFA behind the port of a NIC: all that arrives there is its. Without its own `mac`, packet size and
+    /// rate: those are the NIC's.
+    pub fn put_srd(&mut self, id: NicId, config: SrdConfig) {
+        let nic = &self.network.nics[id.0 as usize];
+        let srd = Srd::new(nic, config);
+        self.network.srd.resize_with(self.network.nics.len(), || None);
+        self.network.srd[id.0 as usize] = Some(Box::new(srd));
+    }
+
+    /// The soft EFA behind the port of a NIC, if there is one.
+    pub fn srd(&mut self, id: NicId) -> Option<&mut srd::device::Device> {
+        self.network.scheduler.touch(id.0);
+        self.network.srd.get_mut(id.0 as usize)?.as_mut().map(|srd| srd.device())
     }
 
     /// The NIC of a rail.

@@ -8,14 +8,16 @@
 //! | `link`, `scheduler` | packets on their way, and what faults of ports do to them; who has something due |
 //! | `uplink_gateway` | frames to and from NICs of other processes |
 //! | [`engine`] | real time: one thread that steps a fabric |
+//! | `srd` | a soft EFA behind the port of a NIC |
 //! | `capture` | what crosses a fabric, as a pcap file |
 //!
-//! It stands on three crates, whose modules have names here as well:
+//! It stands on four crates, whose modules have names here as well:
 //!
 //! | crate | what it is | modules here |
 //! | --- | --- | --- |
 //! | [`shunt_soft_hca`] | one NIC, sans-IO | [`nic`], [`command`], [`config`], [`profile`], [`trace`] |
 //! | [`shunt_soft_wire`] | what NICs exchange, and the way out of a process | [`packet`], [`wire`], [`uplink`] |
+//! | [`shunt_soft_srd`] | one soft EFA, sans-IO | [`soft_srd`] |
 //! | [`shunt_soft_fault`] | faults and sabotage: the list, its grammar, plans, hits | [`fault`] |
 //!
 //! They know the wire and the PRM, nothing of hosts or devices. A NIC knows no other one and no plan: the fabric hands
@@ -93,6 +95,7 @@ pub mod fabric;
 mod link;
 mod network;
 mod scheduler;
+mod srd;
 mod uplink_gateway;
 
 pub use capture::CaptureReport;
@@ -109,6 +112,8 @@ pub use shunt_soft_hca::nic::{NicError, SoftNic};
 pub use shunt_soft_hca::profile::Profile;
 pub use shunt_soft_hca::step_context::WordWatch;
 pub use shunt_soft_hca::{Counters, Uar, command, config, nic, profile, trace};
+pub use shunt_soft_srd as soft_srd;
 pub use shunt_soft_wire::frame as wire;
 pub use shunt_soft_wire::uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};
 pub use shunt_soft_wire::{packet, uplink};
+pub use srd::SrdConfig;

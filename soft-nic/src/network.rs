@@ -3,6 +3,7 @@
 use crate::capture::Capture;
 use crate::link::{self, Links, Passage};
 use crate::scheduler::Scheduler;
+use crate::srd::Srd;
 use crate::uplink_gateway::{Arrived, UplinkGateway};
 use shunt_soft_fault::{FaultKind, RailAt};
 use shunt_soft_hca::DoorbellLook;
@@ -24,6 +25,8 @@ pub(crate) struct Network {
     link_ns: u64,
     pub(crate) nics: Vec<SoftNic>,
     places: Vec<RailAt>,
+    /// Soft EFAs behind the ports of NICs, by NIC; empty where there is none.
+    pub(crate) srd: Vec<Option<Box<Srd>>>,
     /// Pairs of PEs between which nothing passes.
     apart: BTreeSet<(u32, u32)>,
     pub(crate) links: Links,
@@ -41,6 +44,7 @@ impl Network {
             link_ns,
             nics: Vec::new(),
             places: Vec::new(),
+            srd: Vec::new(),
             apart: BTreeSet::new(),
             links: Links::new(seed),
             cx: StepContext { epoch: 1, ..StepContext::default() },
@@ -104,7 +108,9 @@ impl Network {
 
     /// When a NIC has something to do, doorbells aside.
     pub(crate) fn next_due(&self, at: usize) -> Option<u64> {
-        self.nics[at].next_due(self.cx.now).into_iter().chain(self.links.next_due(at)).min()
+        let srd = self.srd.get(at).and_then(|srd| srd.as_ref()?.next_due());
+        let nic = self.nics[at].next_due(self.cx.now);
+        nic.into_iter().chain(self.links.next_due(at)).chain(srd).min()
     }
 
     /// Files what the NICs that were touched have due.
@@ -130,6 +136,9 @@ impl Network {
         any |= nic.run_host_side(look, &mut self.cx);
         any |= self.deliver(at);
         any |= self.nics[at].run_wire_side(&mut self.cx);
+        if let Some(Some(srd)) = self.srd.get_mut(at) {
+            any |= srd.run(&mut self.nics[at], &mut self.cx);
+        }
         self.carry(at, gateway);
         any
     }
@@ -138,11 +147,14 @@ impl Network {
     fn deliver(&mut self, at: usize) -> bool {
         let mut any = false;
         let nic = &mut self.nics[at];
+        let mut srd = self.srd.get_mut(at).and_then(|srd| srd.as_mut());
         for _ in 0..ARRIVALS {
             let Some(packet) = self.links.pop(at, self.cx.now) else { break };
             any = true;
             if nic.is_killed() || nic.is_faulty() && link::lost_on_arrival(nic, &packet) {
                 nic.drop_packet(packet, &mut self.cx);
+            } else if let Some(srd) = &mut srd {
+                srd.receive(packet, nic, &mut self.cx);
             } else {
                 nic.receive(packet, &mut self.cx);
             }

@@ -239,7 +239,7 @@ fn firmware_answers_with_a_status() {
 #[test]
 fn planned_faults_count_from_the_first_open() {
     let runtime = Runtime::new();
-    let fault = shunt_soft_machine::settings::parse_fault("1ms:mlx5_0:down", 1).unwrap();
+    let fault = shunt_soft_machine::settings::parse_fault("1ms:mlx5_0:down", 1, Default::default()).unwrap();
     let machine =
         Machine::start(Settings { faults: vec![fault], ..Settings::default() }, &runtime.0).unwrap();
     let mut client = Client::connect(&processes_in(&runtime.0, "default")[0].socket).unwrap();

@@ -24,6 +24,7 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
 In README and docs: more than 18 words a sentence in the mean (xtask/src/sentences.rs).
 
   layout <- device <- kernels      layout, soft-nic/{wire,fault} <- soft-nic/hca <- soft-nic
+  soft-nic/srd <- soft-nic
   tools/task <- tools/* <- xtask -> none of the others
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
@@ -52,7 +53,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-wire", &[]),
     ("shunt-soft-fault", &[]),
     ("shunt-soft-hca", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault"]),
-    ("shunt-soft-nic", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault", "shunt-soft-hca"]),
+    ("shunt-soft-srd", &[]),
+    (
+        "shunt-soft-nic",
+        &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault", "shunt-soft-hca", "shunt-soft-srd"],
+    ),
     ("shunt-soft-machine", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-uverbs", &["shunt-layout", "shunt-soft-nic", "shunt-soft-machine"]),
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic", "shunt-soft-machine", "shunt-soft-uverbs"]),

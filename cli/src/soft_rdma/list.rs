@@ -128,7 +128,7 @@ fn fault_columns(process: &ProcessView, fault: &FaultView) -> Vec<String> {
     };
     vec![
         process.pid.to_string(),
-        format!("mlx5_{}", fault.nic),
+        process.nics.get(fault.nic as usize).map_or(fault.nic.to_string(), |nic| nic.name.clone()),
         fault.fault.clone(),
         fault.id.to_string(),
         when,

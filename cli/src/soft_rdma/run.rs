@@ -20,7 +20,7 @@ use thiserror::Error;
 const LIBRARY: &str = "libshunt_soft_rdma.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Run a program with soft RDMA devices mlx5_0, mlx5_1, ..
+/// Run a program with soft RDMA devices mlx5_0, mlx5_1, .. or efa_0, efa_1, ..
 ///
 /// The program is this process from then on: signals go to it, and the exit status is its own. Programs that run like
 /// this on one machine reach each other. What is not given is taken from the environment.
@@ -30,6 +30,7 @@ Examples:
   shunt soft-rdma run -- ibv_devinfo -v
   shunt soft-rdma run --nics 2 --fault 1s:mlx5_0:down=300ms -- ib_write_bw -d mlx5_0
   shunt soft-rdma run --fabric lab -- ib_write_bw -d mlx5_0 localhost
+  shunt soft-rdma run --nic efa -- fi_pingpong -p efa
   shunt run -n 2 -- shunt soft-rdma run --nics 2 -- PROG
 Static programs, and programs that run with another user's rights, get no devices: they are refused.
 Exit status: the program's; 2 if it was not started.")]
@@ -37,6 +38,9 @@ pub struct Arguments {
     /// NICs [default: as many as addresses are given, or 1]
     #[arg(long, value_name = "N", value_parser = whole(1..=settings::MOST_NICS as u32))]
     nics: Option<u32>,
+    /// Whose devices they are: mlx5, efa (a soft EFA) [default: mlx5]
+    #[arg(long, value_name = "KIND", value_parser = something)]
+    nic: Option<String>,
     /// Programs of one fabric reach each other [default: SHUNT_FABRIC, or default]
     #[arg(long, value_name = "NAME", value_parser = fabric_name)]
     fabric: Option<String>,
@@ -158,6 +162,7 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
     let faults = (!arguments.faults.is_empty()).then(|| arguments.faults.join(";"));
     let all = [
         (settings::NICS, arguments.nics.map(|nics| nics.to_string().into())),
+        (settings::NIC, arguments.nic.clone().map(OsString::from)),
         (settings::FABRIC, arguments.fabric.clone().map(OsString::from)),
         (settings::ROCE, arguments.roce.clone().map(OsString::from)),
         (settings::RAIL_GBPS, arguments.rail_gbps.clone().map(OsString::from)),

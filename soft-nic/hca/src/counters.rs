@@ -39,4 +39,6 @@ pub struct Counters {
     pub messages: u64,
     /// Events raised.
     pub events: u64,
+    /// Messages that came behind a newer one of their sender; a device that keeps the order has none.
+    pub reordered: u64,
 }

@@ -7,7 +7,7 @@ use crate::command::{self, CommandId, Firmware};
 use crate::config::NicConfig;
 use crate::counters::Counters;
 use crate::doorbell_page::{DoorbellLook, Uar};
-use crate::event::EQE_BYTES;
+use crate::event::{self, EQE_BYTES};
 use crate::hca::Hca;
 use crate::memory::UmemFault;
 use crate::step_context::StepContext;
@@ -179,6 +179,16 @@ impl SoftNic {
         self.hca.units.counters
     }
 
+    /// The same, for what counts on its behalf.
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.hca.units.counters
+    }
+
+    /// Raises an event of an object, for what stands beside it behind its port.
+    pub fn raise(&mut self, now: u64, kind: u8, object: u32) {
+        self.hca.units.raise(now, event::object(kind, object));
+    }
+
     /// Whether the port has a link.
     pub fn has_link(&self) -> bool {
         self.hca.port.has_link()
@@ -187,6 +197,11 @@ impl SoftNic {
     /// It has a place in a fabric.
     pub fn set_number(&mut self, number: u32) {
         self.hca.units.number = number;
+    }
+
+    /// Its place in its fabric.
+    pub fn number(&self) -> u32 {
+        self.hca.units.number
     }
 
     /// Doorbell pages that a look goes through.

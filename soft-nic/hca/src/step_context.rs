@@ -46,7 +46,7 @@ pub struct StepContext {
 
 impl StepContext {
     /// The number of the NIC that an address and a MAC lead to, or [`NO_ROUTE`]. It holds for this `epoch`.
-    pub(crate) fn route(&mut self, address: u128, mac: u64) -> u32 {
+    pub fn route(&mut self, address: u128, mac: u64) -> u32 {
         match self.routes.get(&address) {
             Some(route) if route.mac.is_none_or(|owned| owned == mac) => route.nic,
             Some(_) => NO_ROUTE,

@@ -5,6 +5,7 @@
 //! | [`machine`] | all of it, made at the first look at a device |
 //! | [`devices`] | its soft NICs, their commands and events |
 //! | [`per_process`] | places of which each process has its own |
+//! | [`kind`] | which kind of device they are |
 //! | [`port`] | what a port is |
 //! | [`settings`] | what the environment says about them |
 //! | [`sysfs`] | the tree of files that programs find devices by |
@@ -18,6 +19,7 @@
 
 pub mod control;
 pub mod devices;
+pub mod kind;
 pub mod log;
 pub mod machine;
 pub mod per_process;

@@ -1,5 +1,6 @@
 //! What the environment says about this process's devices. `shunt soft-rdma run` writes it, a shell may.
 
+use crate::kind::Kind;
 use crate::log::{self, Level};
 use shunt_soft_nic::fault::parse_time;
 use shunt_soft_nic::{FaultKind, ParseFaultError, Profile};
@@ -12,6 +13,8 @@ pub const MOST_NICS: u32 = 8;
 
 /// Number of NICs.
 pub const NICS: &str = "SHUNT_SOFT_RDMA_NICS";
+/// Whose devices the NICs are.
+pub const NIC: &str = "SHUNT_SOFT_RDMA_NIC";
 /// Name of the fabric.
 pub const FABRIC: &str = "SHUNT_FABRIC";
 /// IPv4 addresses, one a NIC: RoCE v2 instead of the machine's fabric.
@@ -52,8 +55,9 @@ const fn variable(
 }
 
 /// All of them but the name of the fabric, which is not ours alone.
-pub const VARIABLES: [Variable; 8] = [
+pub const VARIABLES: [Variable; 9] = [
     variable(NICS, "soft RDMA: NICs of each process", "a number from 1 to 8", "1"),
+    variable(NIC, "soft RDMA: whose devices the NICs are", KINDS, "mlx5"),
     variable(ROCE, "soft RDMA: RoCE v2 over UDP at these addresses", ADDRESSES, ""),
     variable(RAIL_GBPS, "soft RDMA: rate of each port in Gb/s", RATE, ""),
     variable(PROFILE, "soft RDMA: what kind of device each NIC is", DEVICES, "soft"),
@@ -65,6 +69,7 @@ pub const VARIABLES: [Variable; 8] = [
 
 const ADDRESSES: &str = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
 const DEVICES: &str = "one of soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict";
+const KINDS: &str = "one of mlx5, efa";
 const RATE: &str = "a rate in Gb/s above 0, such as 25";
 
 /// When a planned fault starts.
@@ -92,6 +97,8 @@ pub struct PlannedFault {
 pub struct Settings {
     /// NICs.
     pub nics: u32,
+    /// Whose devices they are.
+    pub kind: Kind,
     /// Fabric.
     pub fabric: String,
     /// Addresses of the NICs for RoCE v2; empty for the machine's fabric.
@@ -112,6 +119,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             nics: 1,
+            kind: Kind::default(),
             fabric: "default".into(),
             roce: Vec::new(),
             rail_gbps: None,
@@ -160,6 +168,11 @@ pub enum SettingError {
         /// Names that would be right.
         want: String,
     },
+    /// A soft EFA stands in the machine's fabric only.
+    #[error(
+        "{NIC}: expected mlx5 where {ROCE} is set, got efa; a soft EFA stands in the machine's fabric only"
+    )]
+    EfaOverRoce,
     /// Not as many addresses as NICs.
     #[error("{ROCE}: expected one address for each of {nics} NICs ({NICS}), got {addresses}")]
     Addresses {
@@ -211,6 +224,12 @@ impl Settings {
         if !settings.roce.is_empty() && settings.roce.len() != settings.nics as usize {
             return Err(SettingError::Addresses { addresses: settings.roce.len(), nics: settings.nics });
         }
+        if let Some(met) = text(NIC)? {
+            settings.kind = met.parse().map_err(|()| bad(NIC, &met, KINDS))?;
+        }
+        if settings.kind == Kind::Efa && !settings.roce.is_empty() {
+            return Err(SettingError::EfaOverRoce);
+        }
         if let Some(met) = text(FABRIC)? {
             settings.fabric = met;
         }
@@ -222,8 +241,9 @@ impl Settings {
         }
         if let Some(met) = text(FAULTS)? {
             let entries = met.split(';').map(str::trim).filter(|entry| !entry.is_empty());
-            settings.faults =
-                entries.map(|entry| parse_fault(entry, settings.nics)).collect::<Result<_, _>>()?;
+            settings.faults = entries
+                .map(|entry| parse_fault(entry, settings.nics, settings.kind))
+                .collect::<Result<_, _>>()?;
         }
         settings.pcap = lookup(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from);
         Ok(settings)
@@ -258,7 +278,8 @@ pub fn parse_rate(met: &str) -> Result<f64, SettingError> {
 
 /// Reads a NIC: its number or its name.
 pub fn parse_nic(text: &str) -> Option<u32> {
-    let digits = text.strip_prefix("mlx5_").unwrap_or(text);
+    let prefixed = |kind: Kind| text.strip_prefix(kind.name())?.strip_prefix('_');
+    let digits = Kind::ALL.into_iter().find_map(prefixed).unwrap_or(text);
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
@@ -272,8 +293,8 @@ fn parse_when(text: &str) -> Option<When> {
     }
 }
 
-/// Reads `<when>:<nic>:<fault>` for a process with so many NICs.
-pub fn parse_fault(whole: &str, nics: u32) -> Result<PlannedFault, SettingError> {
+/// Reads `<when>:<nic>:<fault>` for a process with so many NICs of this kind.
+pub fn parse_fault(whole: &str, nics: u32, kind: Kind) -> Result<PlannedFault, SettingError> {
     let want = "<when>:<nic>:<fault>, such as 500ms:mlx5_0:down=300ms or 4000packets:mlx5_0:down";
     let mut parts = whole.splitn(3, ':');
     let (Some(when), Some(nic), Some(fault)) = (parts.next(), parts.next(), parts.next()) else {
@@ -283,7 +304,8 @@ pub fn parse_fault(whole: &str, nics: u32) -> Result<PlannedFault, SettingError>
         return Err(bad(FAULTS, whole, want));
     };
     if nic >= nics {
-        let want = if nics == 1 { "mlx5_0".into() } else { format!("mlx5_0 to mlx5_{}", nics - 1) };
+        let (first, last) = (kind.device(0), kind.device(nics - 1));
+        let want = if nics == 1 { first } else { format!("{first} to {last}") };
         return Err(SettingError::NoSuchNic { name: FAULTS, whole: whole.into(), nic, nics, want });
     }
     let kind =
@@ -348,6 +370,7 @@ mod tests {
             (FAULTS, "5s:0:dwon", "no fault is called `dwon`"),
             (FAULTS, "5s:0:peer-killed", "no fault is called `peer-killed`"),
             (PROFILE, "cx8", "one of soft, cx5"),
+            (NIC, "mlx4", "one of mlx5, efa"),
             (LOG, "loud", "one of off, error"),
         ] {
             let message = read(&[(name, met)]).unwrap_err().to_string();
@@ -365,7 +388,7 @@ mod tests {
     #[test]
     fn every_variable_is_listed() {
         let listed = VARIABLES.map(|variable| variable.name);
-        assert_eq!(listed, [NICS, ROCE, RAIL_GBPS, PROFILE, FAULTS, PCAP, LIBRARY, LOG]);
+        assert_eq!(listed, [NICS, NIC, ROCE, RAIL_GBPS, PROFILE, FAULTS, PCAP, LIBRARY, LOG]);
         for name in listed {
             let value = [(name, VARIABLES.iter().find(|variable| variable.name == name).unwrap().default)];
             assert_eq!(read(&value), Ok(Settings::default()), "{name}");

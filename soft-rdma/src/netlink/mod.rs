@@ -9,7 +9,8 @@ mod wire;
 
 use numbers::{attribute, command};
 use rustix::io::Errno;
-use shunt_soft_machine::sysfs::{CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device, FIRMWARE};
+use shunt_soft_machine::kind::Kind;
+use shunt_soft_machine::sysfs::{CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device};
 use shunt_soft_uverbs::verbs::DEVICE_CAPS;
 use wire::{Message, To, Writer};
 
@@ -25,10 +26,6 @@ const UVERBS: &[u8] = b"uverbs";
 const CONNECTIONS: &[u8] = b"rdma_cm";
 /// The interface's version, as `abi_version` of a device's directory has it.
 const UVERBS_ABI: u64 = 1;
-/// `RDMA_DRIVER_MLX5`.
-const MLX5: u32 = 1;
-/// A channel adapter.
-const NODE_TYPE: u8 = 1;
 /// Every port is port 1.
 const PORT: u32 = 1;
 
@@ -151,33 +148,43 @@ fn node<'a>(message: &Message<'_>, devices: &'a [Device]) -> Result<&'a Device, 
     device.filter(|_| kind == UVERBS).ok_or(Errno::OPNOTSUPP)
 }
 
+/// Capability bits.
+fn device_caps(device: &Device) -> u32 {
+    if device.kind == Kind::Mlx5 { DEVICE_CAPS } else { 0 }
+}
+
 fn describe<'a>(message: Writer<'a>, device: &Device) -> Writer<'a> {
-    let (a, b, c) = FIRMWARE;
-    message
+    let identity = device.kind.identity();
+    let message = message
         .word(attribute::DEV_INDEX, device.index)
         .text(attribute::DEV_NAME, &device.name)
         .word(attribute::PORT_INDEX, PORT)
-        .long(attribute::CAP_FLAGS, DEVICE_CAPS.into())
-        .text(attribute::FW_VERSION, &format!("{a}.{b}.{c:04}"))
+        .long(attribute::CAP_FLAGS, device_caps(device).into())
+        .text(attribute::FW_VERSION, &device.firmware())
         .long(attribute::NODE_GUID, device.guid)
         .long(attribute::SYS_IMAGE_GUID, device.guid)
-        .byte(attribute::DEV_NODE_TYPE, NODE_TYPE)
-        .byte(attribute::DEV_DIM, 0)
-        .text(attribute::DEV_PROTOCOL, "roce")
+        .byte(attribute::DEV_NODE_TYPE, identity.node_type)
+        .byte(attribute::DEV_DIM, 0);
+    match identity.protocol {
+        Some(protocol) => message.text(attribute::DEV_PROTOCOL, protocol),
+        None => message,
+    }
 }
 
 /// A port of RoCE: LIDs and the subnet's prefix are InfiniBand's.
 fn describe_port<'a>(message: Writer<'a>, device: &Device) -> Writer<'a> {
     // Active and up, or down and disabled.
     let (state, physical) = if device.port.up { (4, 5) } else { (1, 3) };
-    message
+    let message = message
         .word(attribute::DEV_INDEX, device.index)
         .text(attribute::DEV_NAME, &device.name)
         .word(attribute::PORT_INDEX, PORT)
         .byte(attribute::PORT_STATE, state)
-        .byte(attribute::PORT_PHYS_STATE, physical)
-        .word(attribute::NDEV_INDEX, device.interface_index)
-        .text(attribute::NDEV_NAME, &device.interface)
+        .byte(attribute::PORT_PHYS_STATE, physical);
+    if device.kind == Kind::Efa {
+        return message;
+    }
+    message.word(attribute::NDEV_INDEX, device.interface_index).text(attribute::NDEV_NAME, &device.interface)
 }
 
 /// The kernel's own form of large device numbers.
@@ -197,7 +204,7 @@ fn describe_node(message: Writer<'_>, device: &Device) {
         .long(attribute::CHARDEV, number((DEVICE_NUMBER.0, DEVICE_NUMBER.1 + device.index)))
         .long(attribute::CHARDEV_ABI, UVERBS_ABI)
         .text(attribute::CHARDEV_NAME, &format!("uverbs{}", device.index))
-        .word(attribute::UVERBS_DRIVER_ID, MLX5);
+        .word(attribute::UVERBS_DRIVER_ID, device.kind.identity().driver_number);
 }
 
 #[cfg(test)]

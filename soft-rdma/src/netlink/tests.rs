@@ -13,6 +13,7 @@ const LIST: i32 = libc::NLM_F_REQUEST | libc::NLM_F_DUMP;
 fn devices(count: u32) -> Vec<Device> {
     let port = PortView { up: true, mtu: 4096, width: 2, speed: 128, rate: "400 Gb/sec (4X NDR)", lid: 0 };
     let device = |index| Device {
+        kind: Kind::Mlx5,
         name: format!("mlx5_{index}"),
         index,
         guid: 0x0253_48ff_fe00_0000 + u64::from(index),

@@ -7,6 +7,7 @@
 //! | [`methods`] | the table of methods, and the way of a call to its method |
 //! | [`verbs`] | verbs objects and queries, by firmware mailboxes |
 //! | [`devx`] | objects of the mlx5 provider: doorbell pages and what goes past verbs |
+//! | [`efa`] | verbs objects and queries of soft EFAs |
 //! | [`user`] | the program's memory, looked at with checks |
 //!
 //! A call comes in as an address in the program and an open file; what it changes are the objects of that file and, by
@@ -16,6 +17,7 @@
 
 pub mod abi;
 pub mod devx;
+pub mod efa;
 pub mod ioctl;
 pub mod methods;
 pub mod user;

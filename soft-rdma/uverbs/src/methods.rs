@@ -1,15 +1,22 @@
 //! The table of all methods, and the way of a call to its method.
 
 use crate::ioctl::{Call, Context, Method};
-use crate::{devx, verbs};
+use crate::{devx, efa, verbs};
 use rustix::io::Errno;
+use shunt_soft_machine::kind::Kind;
 use shunt_soft_machine::log::Level;
 
-/// All methods.
-const TABLES: &[&[Method]] = &[verbs::METHODS, devx::METHODS];
+/// All methods of a kind of device.
+fn tables(kind: Kind) -> &'static [&'static [Method]] {
+    match kind {
+        Kind::Mlx5 => &[verbs::METHODS, devx::METHODS],
+        Kind::Efa => &[efa::METHODS],
+    }
+}
 
-fn find(object: u16, method: u16) -> Option<&'static Method> {
-    TABLES.iter().copied().flatten().find(|entry| entry.object == object && entry.method == method)
+fn find(kind: Kind, object: u16, method: u16) -> Option<&'static Method> {
+    let all = tables(kind).iter().copied().flatten();
+    all.into_iter().find(|entry| entry.object == object && entry.method == method)
 }
 
 /// Reads the call at `address` of the program and runs it on an open file.
@@ -27,7 +34,7 @@ pub fn run(context: &Context, address: u64) -> Result<(), Errno> {
 }
 
 fn dispatch(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    let method = find(call.object(), call.method()).ok_or(Errno::PROTONOSUPPORT)?;
+    let method = find(context.nic().kind(), call.object(), call.method()).ok_or(Errno::PROTONOSUPPORT)?;
     call.check_known(method.attributes)?;
     (method.run)(context, call)
 }

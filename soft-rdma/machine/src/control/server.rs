@@ -178,7 +178,8 @@ fn inject(devices: &Devices, nic: u32, from_now_ns: u64, fault: &str) -> Result<
     if nic as usize >= devices.nics().len() {
         let names: Vec<&str> = devices.nics().iter().map(Nic::name).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
-        return Err(format!("no mlx5_{nic}; there {verb} {}", names.join(", ")));
+        let named = devices.nics().first().map_or(String::new(), |first| first.kind().device(nic));
+        return Err(format!("no {named}; there {verb} {}", names.join(", ")));
     }
     let at = RailAt { pe: devices.slot(), rail: nic };
     let id = devices.with_fabric(|fabric| {

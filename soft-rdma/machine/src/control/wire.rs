@@ -169,6 +169,8 @@ counters! {
     messages,
     /// Events raised.
     events,
+    /// Messages that came behind a newer one of their sender.
+    reordered,
 }
 
 /// What was placed on a watched word.

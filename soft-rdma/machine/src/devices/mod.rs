@@ -7,16 +7,28 @@ pub use events::{EventSink, SubscriptionId};
 pub(crate) use nic::{COMMAND_TIMEOUT, Interface};
 pub use nic::{GidEntry, GidKind, Nic};
 
+use crate::kind::Kind;
 use events::{Bell, Sinks};
 use shunt_layout::mlx5::eqe;
-use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, RailAt, SharedFabric, SoftNic};
+use shunt_soft_nic::{
+    Clock, Engine, Fabric, FabricConfig, NicConfig, RailAt, SharedFabric, SoftNic, SrdConfig,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the dispatcher sleeps at most. It is woken for every event; this is for those that became visible while
 /// a NIC was gone.
 const NAP: Duration = Duration::from_millis(100);
+
+/// By how many nanoseconds the paths of a soft EFA differ.
+const PATHS_NS: u64 = 20_000;
+
+/// A soft EFA of this process: behind those of earlier ones with its address.
+fn srd() -> SrdConfig {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    SrdConfig { seed: 0, spread_ns: PATHS_NS, epoch: since_1970.as_nanos() as u64 }
+}
 
 /// The soft NICs of this process, and the fabric they stand in.
 pub struct Devices {
@@ -35,6 +47,7 @@ impl Devices {
     /// step; its error is the only one. `timeout`: how long a firmware command is waited for.
     pub(crate) fn start<E>(
         slot: u32,
+        kind: Kind,
         nics: Vec<(NicConfig, Interface)>,
         timeout: Duration,
         equip: impl FnOnce(&mut Fabric, Clock) -> Result<(), E>,
@@ -47,7 +60,11 @@ impl Devices {
             let mut nic = SoftNic::new(config);
             let rung = bell.clone();
             nic.set_waker(Arc::new(move || rung.ring()));
-            parts.push((name, interface, fabric.add(nic, RailAt { pe: slot, rail })));
+            let id = fabric.add(nic, RailAt { pe: slot, rail });
+            if kind == Kind::Efa {
+                fabric.put_srd(id, srd());
+            }
+            parts.push((name, interface, id));
         }
         equip(&mut fabric, clock)?;
         let engine = Engine::spawn_beside_pollers(fabric, clock);
@@ -55,6 +72,7 @@ impl Devices {
         let nic = |(index, (name, interface, id))| Nic {
             name,
             index,
+            kind,
             interface,
             id,
             fabric: fabric.clone(),

@@ -1,11 +1,13 @@
 //! One NIC as the parts that play its kernel see it.
 
 use super::events::{Bell, EventSink, Sinks, SubscriptionId};
+use crate::kind::Kind;
 use crate::log::Level;
 use crate::port::{PortView, port_rate};
-use crate::sysfs::Device;
+use crate::sysfs;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_soft_nic::soft_srd::device::Device;
 use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic, trace};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,6 +71,7 @@ pub(crate) type Interface = (String, u32);
 pub struct Nic {
     pub(super) name: String,
     pub(super) index: u32,
+    pub(super) kind: Kind,
     pub(super) interface: Interface,
     pub(super) id: NicId,
     pub(super) fabric: SharedFabric,
@@ -88,6 +91,11 @@ impl Nic {
     /// `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whose device it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// N of uverbsN.
@@ -153,6 +161,14 @@ impl Nic {
         self.fabric.with(|fabric| f(fabric.nic(self.id)))
     }
 
+    /// Runs `f` on the soft EFA behind its port. EIO where there is none, or it is another process's.
+    pub fn with_srd<R>(&self, f: impl FnOnce(&mut Device) -> R) -> Result<R, Errno> {
+        if self.process != std::process::id() {
+            return Err(Errno::IO);
+        }
+        self.fabric.with(|fabric| fabric.srd(self.id).map(f)).ok_or(Errno::IO)
+    }
+
     /// Every event of the NIC goes to `sink` from now on.
     pub fn subscribe(&self, sink: Box<dyn EventSink>) -> SubscriptionId {
         self.sinks.add(sink)
@@ -176,7 +192,11 @@ impl Nic {
     /// An entry of the GID table; it has one.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         let gid = (index == 0).then(|| self.with(|nic| nic.config().gid))?;
-        Some(GidEntry { index, gid, kind: GidKind::RoceV2, interface: self.interface.1 })
+        Some(match self.kind {
+            Kind::Mlx5 => GidEntry { index, gid, kind: GidKind::RoceV2, interface: self.interface.1 },
+            // No network interface stands behind it.
+            Kind::Efa => GidEntry { index, gid, kind: GidKind::InfiniBand, interface: 0 },
+        })
     }
 
     /// The network interface that GIDs are made from, by name.
@@ -192,9 +212,10 @@ impl Nic {
     }
 
     /// What its files say now.
-    pub fn describe(&self) -> Device {
+    pub fn describe(&self) -> sysfs::Device {
         let entry = self.gid(0);
-        Device {
+        sysfs::Device {
+            kind: self.kind,
             name: self.name().into(),
             index: self.index(),
             guid: self.guid(),

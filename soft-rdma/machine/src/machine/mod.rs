@@ -83,7 +83,8 @@ impl Machine {
         let Claim { slot, nics, uplink } = slot::claim(&settings, runtime)?;
         let tree = Tree::new(&directory)?;
         let quiet = Quiet::new();
-        let devices = Devices::start(slot, nics, timeout, |fabric, clock| {
+        let kind = settings.kind;
+        let devices = Devices::start(slot, kind, nics, timeout, |fabric, clock| {
             fabric.attach(uplink)?;
             let path = settings.pcap.as_deref();
             path.map_or(Ok(()), |path| capture::start(fabric, path, clock))
@@ -185,7 +186,7 @@ impl Machine {
     fn not_hit(&self) -> Vec<String> {
         let faults = self.devices.with_fabric(|fabric| fabric.faults());
         let not_hit = faults.iter().filter(|fault| fault.hits == 0);
-        not_hit.map(|fault| format!("mlx5_{} {}", fault.at.rail, fault.kind)).collect()
+        not_hit.map(|fault| format!("{} {}", self.settings.kind.device(fault.at.rail), fault.kind)).collect()
     }
 
     /// Leaves the fabric and removes its files. The NICs answer as before, but nobody else's packets reach them.

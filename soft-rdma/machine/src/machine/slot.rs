@@ -63,7 +63,7 @@ pub(super) fn claim(settings: &Settings, runtime: &Path) -> Result<Claim, StartE
         return roce(settings);
     }
     for slot in 0..MOST {
-        let nic = |rail| config(settings, NicConfig::new(format!("mlx5_{rail}"), slot, rail));
+        let nic = |rail| config(settings, NicConfig::new(settings.kind.device(rail), slot, rail));
         let nics: Vec<NicConfig> = (0..settings.nics).map(nic).collect();
         let gids: Vec<[u8; 16]> = nics.iter().map(|config| config.gid).collect();
         match UnixUplink::open_in(runtime, &settings.fabric, &gids) {
@@ -85,7 +85,7 @@ fn roce(settings: &Settings) -> Result<Claim, StartError> {
     let uplink = RoceUplink::open(options)?;
     let nic = |(rail, address): (u32, &Ipv4Addr)| {
         (
-            config(settings, NicConfig::behind(&uplink, format!("mlx5_{rail}"), *address)),
+            config(settings, NicConfig::behind(&uplink, settings.kind.device(rail), *address)),
             interface_of(*address),
         )
     };

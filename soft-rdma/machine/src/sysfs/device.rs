@@ -1,12 +1,9 @@
 //! What the files of one device say.
 
+use crate::kind::{Identity, Kind};
 use crate::port::PortView;
 use shunt_soft_nic::Counters;
 
-/// Vendor of real ones.
-pub const VENDOR: u32 = 0x15b3;
-/// Part number of ConnectX-7.
-pub const PART: u32 = 4129;
 /// Firmware version, as the verbs have it: major, minor, sub-minor.
 pub const FIRMWARE: (u16, u16, u16) = (28, 39, 1002);
 /// Board identifier; QUERY_ADAPTER tells it too.
@@ -22,6 +19,8 @@ pub const CONNECTIONS_ABI: u32 = 4;
 /// A device, as its files describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
+    /// Whose device it is.
+    pub kind: Kind,
     /// `mlx5_0`.
     pub name: String,
     /// N of uverbsN.
@@ -69,7 +68,7 @@ impl Device {
             class("infiniband_verbs", &verbs),
             (format!("{home}/infiniband/{name}/device"), "../..".into()),
             (format!("{home}/infiniband_verbs/{verbs}/device"), "../..".into()),
-            (format!("{home}/driver"), "../../../bus/pci/drivers/mlx5_core".into()),
+            (format!("{home}/driver"), format!("../../../bus/pci/drivers/{}", self.kind.identity().driver)),
             (format!("{home}/subsystem"), "../../../bus/pci".into()),
             (format!("sys/bus/pci/devices/{pci}"), pci_home),
         ]
@@ -80,18 +79,18 @@ impl Device {
         let (major, minor) = (DEVICE_NUMBER.0, DEVICE_NUMBER.1 + self.index);
         let (rdma, home) = (self.rdma(), self.home());
         let verbs = format!("{home}/infiniband_verbs/uverbs{}", self.index);
-        let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd{:08X}bc02sc00i00", 0x41);
+        let &Identity { vendor, part, subsystem, driver, node, .. } = self.kind.identity();
+        let modalias = format!("pci:v{vendor:08X}d{part:08X}sv{vendor:08X}sd{subsystem:08X}bc02sc00i00");
         let uevent = format!(
-            "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID={VENDOR:04X}:{PART:04X}\nPCI_SUBSYS_ID={VENDOR:04X}:0041\n\
-             PCI_SLOT_NAME={}\nMODALIAS={modalias}",
+            "DRIVER={driver}\nPCI_CLASS=20000\nPCI_ID={vendor:04X}:{part:04X}\n\
+             PCI_SUBSYS_ID={vendor:04X}:{subsystem:04X}\nPCI_SLOT_NAME={}\nMODALIAS={modalias}",
             self.pci()
         );
-        let (a, b, c) = FIRMWARE;
         let files = [
-            (&home, "vendor", format!("{VENDOR:#06x}")),
-            (&home, "device", format!("{PART:#06x}")),
-            (&home, "subsystem_vendor", format!("{VENDOR:#06x}")),
-            (&home, "subsystem_device", "0x0041".into()),
+            (&home, "vendor", format!("{vendor:#06x}")),
+            (&home, "device", format!("{part:#06x}")),
+            (&home, "subsystem_vendor", format!("{vendor:#06x}")),
+            (&home, "subsystem_device", format!("{subsystem:#06x}")),
             (&home, "class", "0x020000".into()),
             (&home, "revision", "0x00".into()),
             (&home, "enable", "1".into()),
@@ -111,30 +110,58 @@ impl Device {
                 "uevent",
                 format!("MAJOR={major}\nMINOR={minor}\nDEVNAME=infiniband/uverbs{}", self.index),
             ),
-            (&rdma, "node_type", "1: CA".into()),
+            (&rdma, "node_type", node.into()),
             (&rdma, "node_guid", guid_text(self.guid)),
             (&rdma, "sys_image_guid", guid_text(self.guid)),
-            (&rdma, "fw_ver", format!("{a}.{b}.{c:04}")),
+            (&rdma, "fw_ver", self.firmware()),
             (&rdma, "hw_rev", "0".into()),
-            (&rdma, "board_id", BOARD.into()),
-            (&rdma, "hca_type", format!("MT{PART}")),
             (&rdma, "node_desc", format!("soft {}", self.name)),
             (&rdma, "uevent", format!("NAME={}", self.name)),
         ];
-        let port = [
-            ("link_layer", "Ethernet"),
+        let below = |(directory, file, text): (&String, &str, String)| (format!("{directory}/{file}"), text);
+        let of_port = |(file, text): (&str, &str)| (format!("{rdma}/ports/1/{file}"), text.to_owned());
+        let port = self.port_files().into_iter().map(of_port);
+        files.into_iter().chain(self.board_files(&rdma)).map(below).chain(port).collect()
+    }
+
+    /// Files that the drivers of some kinds have.
+    fn board_files<'a>(&self, rdma: &'a String) -> Vec<(&'a String, &'static str, String)> {
+        match self.kind {
+            Kind::Mlx5 => vec![
+                (rdma, "board_id", BOARD.into()),
+                (rdma, "hca_type", format!("MT{}", self.kind.identity().part)),
+            ],
+            Kind::Efa => Vec::new(),
+        }
+    }
+
+    /// Files of the port that never change.
+    fn port_files(&self) -> Vec<(&'static str, &str)> {
+        let &Identity { link_layer, gid_type, port_caps, .. } = self.kind.identity();
+        let mut files = vec![
+            ("link_layer", link_layer),
             ("lid", "0x0"),
             ("lid_mask_count", "0"),
             ("sm_lid", "0x0"),
             ("sm_sl", "0"),
-            ("cap_mask", "0x04010000"),
+            ("cap_mask", port_caps),
             ("pkeys/0", "0xffff"),
-            ("gid_attrs/types/0", "RoCE v2"),
-            ("gid_attrs/ndevs/0", &self.interface),
+            ("gid_attrs/types/0", gid_type),
         ];
-        let below = |(directory, file, text): (&String, &str, String)| (format!("{directory}/{file}"), text);
-        let of_port = |(file, text): (&str, &str)| (format!("{rdma}/ports/1/{file}"), text.to_owned());
-        files.into_iter().map(below).chain(port.into_iter().map(of_port)).collect()
+        if self.kind == Kind::Mlx5 {
+            files.push(("gid_attrs/ndevs/0", &self.interface));
+        }
+        files
+    }
+
+    /// Version of the firmware, in words.
+    pub fn firmware(&self) -> String {
+        let (a, b, c) = FIRMWARE;
+        match self.kind {
+            Kind::Mlx5 => format!("{a}.{b}.{c:04}"),
+            // Two numbers for the interface of administration, two for that of the controller: there is none.
+            Kind::Efa => "0.0.0.0".into(),
+        }
     }
 
     /// Files that follow the NIC.

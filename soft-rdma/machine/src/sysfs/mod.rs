@@ -7,7 +7,7 @@ mod device;
 mod path;
 mod private;
 
-pub use device::{BOARD, CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device, FIRMWARE, PART, VENDOR};
+pub use device::{BOARD, CONNECTIONS_ABI, CONNECTIONS_NUMBER, DEVICE_NUMBER, Device, FIRMWARE};
 pub use path::{is_ours, shown};
 pub use private::{Tree, TreeError};
 
@@ -19,7 +19,7 @@ use std::path::Path;
 /// Files that are there once.
 const COMMON: [(&str, &str); 1] = [("sys/class/infiniband_verbs/abi_version", "6")];
 /// Directories that links lead to and that hold nothing.
-const EMPTY: [&str; 2] = ["sys/bus/pci/drivers/mlx5_core", "dev/infiniband"];
+const EMPTY: [&str; 3] = ["sys/bus/pci/drivers/mlx5_core", "sys/bus/pci/drivers/efa", "dev/infiniband"];
 /// Mode of every file: none can be written.
 const ATTRIBUTE: u32 = 0o444;
 /// A file while it is written.

@@ -2,6 +2,7 @@
 //!
 //! Structures are written with the offset of each field, and sizes and offsets are checked at compile time.
 
+pub mod efa;
 pub mod ids;
 pub mod mlx5;
 pub mod uverbs;

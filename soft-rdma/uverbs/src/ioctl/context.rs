@@ -1,5 +1,7 @@
 //! One open uverbs file: its NIC, its objects by handle, its pages, its events.
 
+use super::call::Call;
+use super::channel::Channel;
 use super::pages::{Page, Pages};
 use crate::verbs::Events;
 use rustix::io::Errno;
@@ -60,6 +62,11 @@ impl Context {
         &self.events
     }
 
+    /// The channel of an attribute of a call, if it is there.
+    pub fn channel(&self, call: &Call, id: u16) -> Result<Option<Arc<Channel>>, Errno> {
+        if call.has(id) { self.events.channel(call.fd(id)?).map(Some) } else { Ok(None) }
+    }
+
     /// A descriptor of the file that stays open as long as this.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.pages.file()
@@ -117,6 +124,11 @@ impl Context {
     /// A page of the file, for doorbells.
     pub fn alloc_page(&self) -> Result<Page, Errno> {
         self.pages.alloc()
+    }
+
+    /// Pages of the file that lie in a row, for a ring of so many bytes.
+    pub fn alloc_row(&self, bytes: u64) -> Result<Page, Errno> {
+        self.pages.alloc_row(bytes)
     }
 
     /// Takes a page back, once the NIC reads it no more.

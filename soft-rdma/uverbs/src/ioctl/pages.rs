@@ -10,13 +10,15 @@ use std::sync::{Mutex, PoisonError};
 /// Descriptors of our own lie above those that programs count on.
 const HIGH_FD: i32 = 200;
 
-/// One page of a uverbs file.
+/// One page of a uverbs file, or some in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Its offset in the file, for the program to map.
     pub offset: u64,
     /// Where it is mapped in here, for the NIC to read.
     pub address: u64,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// The file and its pages.
@@ -27,6 +29,8 @@ pub(super) struct Pages {
 
 #[derive(Default)]
 struct State {
+    /// Bytes of the file.
+    end: u64,
     all: Vec<Page>,
     free: Vec<Page>,
 }
@@ -48,20 +52,27 @@ impl Pages {
 
     /// A page of zeros.
     pub(super) fn alloc(&self) -> Result<Page, Errno> {
+        self.alloc_row(user::page_bytes())
+    }
+
+    /// Zeros, at least so many bytes of them, from the start of a page on.
+    pub(super) fn alloc_row(&self, bytes: u64) -> Result<Page, Errno> {
+        let bytes = bytes.max(1).checked_next_multiple_of(user::page_bytes()).ok_or(Errno::NOMEM)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(page) = state.free.pop() {
-            // SAFETY: a mapped page of that length that nobody holds: `free` gave it back.
-            unsafe { std::ptr::write_bytes(page.address as *mut u8, 0, user::page_bytes() as usize) };
+        if let Some(at) = state.free.iter().rposition(|page| page.bytes == bytes) {
+            let page = state.free.swap_remove(at);
+            // SAFETY: mapped memory of that length that nobody holds: `free` gave it back.
+            unsafe { std::ptr::write_bytes(page.address as *mut u8, 0, bytes as usize) };
             return Ok(page);
         }
-        let bytes = user::page_bytes();
-        let offset = state.all.len() as u64 * bytes;
+        let offset = state.end;
         ftruncate(&self.file, offset + bytes)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses the place, and the file is that long now.
         let address =
             unsafe { mmap(std::ptr::null_mut(), bytes as usize, access, flags, &self.file, offset)? } as u64;
-        let page = Page { offset, address };
+        let page = Page { offset, address, bytes };
+        state.end += bytes;
         state.all.push(page);
         Ok(page)
     }
@@ -81,7 +92,7 @@ impl Drop for Pages {
         // A page still held is leaked on purpose: the NIC may read it for as long as the process lives.
         for page in &state.free {
             // SAFETY: mapped by `alloc`, and held by nobody.
-            let _ = unsafe { munmap(page.address as *mut _, user::page_bytes() as usize) };
+            let _ = unsafe { munmap(page.address as *mut _, page.bytes as usize) };
         }
     }
 }

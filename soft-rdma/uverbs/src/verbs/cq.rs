@@ -8,7 +8,7 @@ use crate::abi::Plain;
 use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, create_cq};
 use crate::abi::mlx5::{CQ_UAR_PAGE_INDEX, CreateCq, CreateCqResponse};
 use crate::abi::uverbs::CqEvents;
-use crate::ioctl::{Call, Channel, Context, Resource};
+use crate::ioctl::{Call, Context, Resource};
 use crate::user;
 use rustix::io::Errno;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
@@ -112,8 +112,8 @@ impl Wanted {
 pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let wanted = Wanted::read(call)?;
     let user_handle: u64 = call.input(create_cq::USER_HANDLE)?;
-    let completions = channel(context, call, create_cq::CHANNEL)?;
-    let asynchronous = channel(context, call, create_cq::EVENT_FD)?;
+    let completions = context.channel(call, create_cq::CHANNEL)?;
+    let asynchronous = context.channel(call, create_cq::EVENT_FD)?;
     let (nic, request) = (context.nic(), &wanted.request);
     let bytes = wanted.entries as u64 * CQE_BYTES as u64;
     let umems = [
@@ -137,11 +137,6 @@ fn answer(call: &mut Call, handle: u32, number: u32, cqe: u32) -> Result<(), Err
     call.output(create_cq::RESPONSE_CQE, cqe.bytes())?;
     call.output(UHW_OUT, CreateCqResponse { cqn: number, reserved: 0 }.bytes())?;
     call.set_handle(HANDLE, handle)
-}
-
-/// The channel of an attribute, if it is there.
-pub fn channel(context: &Context, call: &Call, id: u16) -> Result<Option<Arc<Channel>>, Errno> {
-    if call.has(id) { context.events().channel(call.fd(id)?).map(Some) } else { Ok(None) }
 }
 
 /// Destroy.

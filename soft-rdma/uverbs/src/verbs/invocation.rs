@@ -8,7 +8,12 @@ use rustix::io::Errno;
 /// A command's data, in and out: the common part, and the driver's.
 pub struct Core<'c>(pub(super) &'c mut Call);
 
-impl Core<'_> {
+impl<'c> Core<'c> {
+    /// The data of a call of INVOKE_WRITE.
+    pub fn of(call: &'c mut Call) -> Self {
+        Self(call)
+    }
+
     /// The common part in; shorter is refused, longer must go on with zeros.
     pub fn request<T: Plain>(&self) -> Result<T, Errno> {
         self.0.input(write::CORE_IN)

@@ -1,14 +1,14 @@
 //! Verbs objects and queries, as the kernel's mlx5 driver answers them: objects are made by firmware mailboxes.
 
-mod address;
-mod channel;
+pub mod address;
+pub mod channel;
 mod cq;
 mod dct;
-mod device;
+pub mod device;
 mod device_file;
-mod events;
+pub mod events;
 pub mod firmware;
-mod invocation;
+pub mod invocation;
 mod modify;
 mod mr;
 mod pd;
@@ -17,12 +17,13 @@ mod srq;
 mod transition;
 mod write;
 
-pub use cq::Cq;
+pub use cq::{CREATE as CREATE_CQ, Cq};
 pub use device::{DEVICE_CAPS, comp_vectors};
 pub use events::Events;
 pub use firmware::Umem;
+pub use modify::ModifyQpEx;
 pub use pd::Pd;
-pub use qp::Qp;
+pub use qp::{CREATE as CREATE_QP, Qp};
 pub use srq::Srq;
 
 use crate::abi::ids::{

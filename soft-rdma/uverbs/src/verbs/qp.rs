@@ -1,6 +1,6 @@
 //! Queue pairs: made, destroyed and asked.
 
-use super::cq::{Cq, channel};
+use super::cq::Cq;
 use super::dct::{self, Dct};
 use super::events::Notices;
 use super::firmware::{self, Umem};
@@ -218,7 +218,7 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let wanted = Wanted::read(context, call, request)?;
     let user_handle: u64 = call.input(create_qp::USER_HANDLE)?;
     let signal_all = call.input_or(create_qp::FLAGS, 0u32)? & create_qp::SIGNAL_ALL != 0;
-    let asynchronous = channel(context, call, create_qp::EVENT_FD)?;
+    let asynchronous = context.channel(call, create_qp::EVENT_FD)?;
     let (nic, request) = (context.nic(), &wanted.request);
     let umems = [
         Umem::register(nic, request.buffer, wanted.bytes(), true)?,

@@ -1,6 +1,5 @@
 //! Shared receive queues: receive memory pools of the firmware, as the kernel makes them of basic ones.
 
-use super::cq::channel;
 use super::events::Notices;
 use super::firmware::{self, Umem};
 use super::invocation::Core;
@@ -132,7 +131,7 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
     if limit > shape.max_wr() {
         return Err(Errno::INVAL);
     }
-    let asynchronous = channel(context, call, create_srq::EVENT_FD)?;
+    let asynchronous = context.channel(call, create_srq::EVENT_FD)?;
     let pd = context.get::<Pd>(call.handle(create_srq::PD)?)?.number();
     let nic = context.nic();
     let umems = [
