@@ -91,6 +91,12 @@ fn table(found: &[Found]) -> String {
             rows.push(process.into_iter().chain(nic_columns(nic)).collect());
         }
     }
+    // Of devices that keep no order, how often they did not.
+    if found.iter().flat_map(|one| &one.process.nics).any(|nic| nic.counters.reordered > 0) {
+        rows[0].push("REORDERED".into());
+        let nics = found.iter().flat_map(|one| &one.process.nics);
+        rows[1..].iter_mut().zip(nics).for_each(|(row, nic)| row.push(nic.counters.reordered.to_string()));
+    }
     let mut out = columns(&rows, "");
     let faults: Vec<Vec<String>> = found
         .iter()

@@ -162,7 +162,7 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
     let faults = (!arguments.faults.is_empty()).then(|| arguments.faults.join(";"));
     let all = [
         (settings::NICS, arguments.nics.map(|nics| nics.to_string().into())),
-        (settings::NIC, arguments.nic.clone().map(OsString::from)),
+        (settings::KIND, arguments.nic.clone().map(OsString::from)),
         (settings::FABRIC, arguments.fabric.clone().map(OsString::from)),
         (settings::ROCE, arguments.roce.clone().map(OsString::from)),
         (settings::RAIL_GBPS, arguments.rail_gbps.clone().map(OsString::from)),

@@ -14,7 +14,7 @@ pub const MOST_NICS: u32 = 8;
 /// Number of NICs.
 pub const NICS: &str = "SHUNT_SOFT_RDMA_NICS";
 /// Whose devices the NICs are.
-pub const NIC: &str = "SHUNT_SOFT_RDMA_NIC";
+pub const KIND: &str = "SHUNT_SOFT_RDMA_KIND";
 /// Name of the fabric.
 pub const FABRIC: &str = "SHUNT_FABRIC";
 /// IPv4 addresses, one a NIC: RoCE v2 instead of the machine's fabric.
@@ -57,7 +57,7 @@ const fn variable(
 /// All of them but the name of the fabric, which is not ours alone.
 pub const VARIABLES: [Variable; 9] = [
     variable(NICS, "soft RDMA: NICs of each process", "a number from 1 to 8", "1"),
-    variable(NIC, "soft RDMA: whose devices the NICs are", KINDS, "mlx5"),
+    variable(KIND, "soft RDMA: whose devices the NICs are", KINDS, "mlx5"),
     variable(ROCE, "soft RDMA: RoCE v2 over UDP at these addresses", ADDRESSES, ""),
     variable(RAIL_GBPS, "soft RDMA: rate of each port in Gb/s", RATE, ""),
     variable(PROFILE, "soft RDMA: what kind of device each NIC is", DEVICES, "soft"),
@@ -170,7 +170,7 @@ pub enum SettingError {
     },
     /// A soft EFA stands in the machine's fabric only.
     #[error(
-        "{NIC}: expected mlx5 where {ROCE} is set, got efa; a soft EFA stands in the machine's fabric only"
+        "{KIND}: expected mlx5 where {ROCE} is set, got efa; a soft EFA stands in the machine's fabric only"
     )]
     EfaOverRoce,
     /// Not as many addresses as NICs.
@@ -224,8 +224,8 @@ impl Settings {
         if !settings.roce.is_empty() && settings.roce.len() != settings.nics as usize {
             return Err(SettingError::Addresses { addresses: settings.roce.len(), nics: settings.nics });
         }
-        if let Some(met) = text(NIC)? {
-            settings.kind = met.parse().map_err(|()| bad(NIC, &met, KINDS))?;
+        if let Some(met) = text(KIND)? {
+            settings.kind = met.parse().map_err(|()| bad(KIND, &met, KINDS))?;
         }
         if settings.kind == Kind::Efa && !settings.roce.is_empty() {
             return Err(SettingError::EfaOverRoce);
@@ -370,7 +370,7 @@ mod tests {
             (FAULTS, "5s:0:dwon", "no fault is called `dwon`"),
             (FAULTS, "5s:0:peer-killed", "no fault is called `peer-killed`"),
             (PROFILE, "cx8", "one of soft, cx5"),
-            (NIC, "mlx4", "one of mlx5, efa"),
+            (KIND, "mlx4", "one of mlx5, efa"),
             (LOG, "loud", "one of off, error"),
         ] {
             let message = read(&[(name, met)]).unwrap_err().to_string();
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn every_variable_is_listed() {
         let listed = VARIABLES.map(|variable| variable.name);
-        assert_eq!(listed, [NICS, NIC, ROCE, RAIL_GBPS, PROFILE, FAULTS, PCAP, LIBRARY, LOG]);
+        assert_eq!(listed, [NICS, KIND, ROCE, RAIL_GBPS, PROFILE, FAULTS, PCAP, LIBRARY, LOG]);
         for name in listed {
             let value = [(name, VARIABLES.iter().find(|variable| variable.name == name).unwrap().default)];
             assert_eq!(read(&value), Ok(Settings::default()), "{name}");
