@@ -38,6 +38,8 @@ pub enum Sides {
     Listen,
     /// Two, by librdmacm.
     Manager,
+    /// Two, as `fi_pingpong` does it: `-B PORT`, and the client has `-P PORT HOST`.
+    Fabric,
 }
 
 /// How a run ends.
@@ -54,12 +56,19 @@ pub enum Ends {
 pub enum Says {
     /// This text is in it.
     Text(&'static str),
+    /// Every planned fault hit something.
+    Hit,
     /// A line of figures for each power of two from the first to the last, with something above zero measured in each:
     /// bandwidth and rate, or latencies.
     Figures(u64, u64),
 }
 
-const fn one(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+pub const fn one(
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    says: &'static [Says],
+) -> Case {
     let (sides, ends) = (Sides::One, Ends::Well);
     Case {
         name,
@@ -75,7 +84,12 @@ const fn one(name: &'static str, program: &'static str, args: &'static str, says
     }
 }
 
-const fn two(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+pub const fn two(
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    says: &'static [Says],
+) -> Case {
     Case { sides: Sides::Bootstrap, ..one(name, program, args, says) }
 }
 
@@ -101,12 +115,15 @@ const fn sweep(name: &'static str, program: &'static str, args: &'static str) ->
     two(name, program, args, EVERY_SIZE)
 }
 
+/// What a program's end says of a fault that came too late, or for nothing.
+const NOT_HIT: &str = "the program ended before it hit anything";
+
 /// What the examples of libibverbs say at the end.
 const PINGPONG: &[Says] = &[Says::Text("1638400 bytes in"), Says::Text("200 iters in")];
 const SIZE_64K: &[Says] = &[Says::Figures(65536, 65536)];
 const SIZE_8: &[Says] = &[Says::Figures(8, 8)];
 
-/// All of them.
+/// All of ConnectX.
 pub const CASES: &[Case] = &[
     one("devices", "ibv_devices", "", &[Says::Text("mlx5_0")]),
     one(
@@ -261,6 +278,7 @@ impl Says {
     fn wrong(self, output: &str) -> Option<String> {
         match self {
             Self::Text(text) => (!output.contains(text)).then(|| format!("does not say '{text}'")),
+            Self::Hit => output.contains(NOT_HIT).then(|| "a fault hit nothing".to_owned()),
             Self::Figures(first, last) => wrong_figures(&figures(output), first, last),
         }
     }
@@ -302,6 +320,8 @@ mod tests {
         assert_eq!(Says::Figures(2, 4).wrong(&slow), None);
         let nothing = slow.replace("2.136789", "0.000000");
         assert!(Says::Figures(2, 4).wrong(&nothing).is_some_and(|text| text.contains("size 4")));
+        assert_eq!(Says::Hit.wrong(REPORT), None);
+        assert!(Says::Hit.wrong(&format!("fault mlx5_0 down: {NOT_HIT}")).is_some());
         assert!(Says::Text("Failed status 12").wrong(REPORT).is_some());
         assert_eq!(Says::Text("MsgRate").wrong(REPORT), None);
     }

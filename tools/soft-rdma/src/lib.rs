@@ -2,6 +2,7 @@
 
 mod case;
 mod cases;
+mod efa;
 mod manager;
 mod mooncake;
 mod mpi;

@@ -10,7 +10,7 @@ pub const SUMMARY: &str =
 pub const HELP: &str = "pyverbs [MODULE]...
 
 Unpacks the tests that the package rdma-core brings (/usr/share/doc/rdma-core/tests) into target/pyverbs, and runs each
-module, or those named, under `shunt soft-rdma run` on what `cargo build --release` made. python3-pyverbs is needed.
+module, or those named, under `shunt soft-rdma run` (those of EFA on a soft one) on what `cargo build --release` made. python3-pyverbs is needed.
 Prints a table. What fails and is not listed in tools/soft-rdma/src/pyverbs.rs with its reason fails the task. Where the
 packages are not there it says so, which is no failure.";
 
@@ -18,8 +18,10 @@ packages are not there it says so, which is no failure.";
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 /// Debian's interpreter: another one does not have the package's modules.
 const PYTHON: &str = "/usr/bin/python3";
-/// Need other hardware: EFA, a GPU, a device given to user space.
-const ELSEWHERE: &[&str] = &["efa", "cuda", "vfio"];
+/// Need other hardware: a GPU, a device given to user space.
+const ELSEWHERE: &[&str] = &["cuda", "vfio"];
+/// In the name of a module that is run on a soft EFA.
+const EFA: &str = "efa";
 
 /// Tests that fail, and why: what soft NICs do not have, told in docs/SOFT_RDMA.md.
 const KNOWN: &[(&str, &str)] = &[
@@ -113,13 +115,10 @@ fn unpack(folder: &Path) -> Result<Vec<String>> {
 
 fn one(shunt: &Path, folder: &Path, module: &str) -> Result<Came> {
     let mut command = sh::command("timeout");
-    command.arg("300").arg(shunt).args(["soft-rdma", "run", "--fabric", "pyverbs", "--", PYTHON]);
-    command.arg(folder.join("tests/run_tests.py")).args([
-        "--dev",
-        "mlx5_0",
-        "-v",
-        &format!("tests.{module}"),
-    ]);
+    command.arg("300").arg(shunt).args(["soft-rdma", "run", "--fabric", "pyverbs"]);
+    let device = if module.contains(EFA) { "efa_0" } else { "mlx5_0" };
+    command.args(["--nic", &device[..device.len() - 2], "--", PYTHON]);
+    command.arg(folder.join("tests/run_tests.py")).args(["--dev", device, "-v", &format!("tests.{module}")]);
     let output = command.output().context("cannot start timeout")?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     fs::write(folder.join(format!("{module}.txt")), &text)?;

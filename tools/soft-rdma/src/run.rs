@@ -2,8 +2,7 @@
 
 use crate::case::{Runtime, told};
 use crate::cases::{CASES, Case, Ends, Sides};
-use crate::manager;
-use crate::ucx;
+use crate::{efa, manager, ucx};
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -26,7 +25,7 @@ const HANG: Duration = Duration::from_secs(90);
 
 pub fn run(args: &[String]) -> Result<()> {
     if args.iter().any(|arg| arg == "--list") {
-        for case in CASES {
+        for case in all() {
             let [server, client] = ["", " HOST"].map(|host| line(case, host));
             println!("{:28} {}", case.name, if case.sides == Sides::One { server } else { client });
         }
@@ -39,11 +38,8 @@ pub fn run(args: &[String]) -> Result<()> {
         [flag, ..] => return sh::usage(format!("unknown argument '{flag}'")),
     };
     let chosen: Vec<&Case> = match &names[..] {
-        [] => CASES.iter().collect(),
-        names => CASES
-            .iter()
-            .filter(|case| names.iter().any(|name| case.name.starts_with(name.as_str())))
-            .collect(),
+        [] => all().collect(),
+        names => all().filter(|case| names.iter().any(|name| case.name.starts_with(name.as_str()))).collect(),
     };
     if chosen.is_empty() {
         return sh::usage(format!("no case begins with {names:?}"));
@@ -51,6 +47,11 @@ pub fn run(args: &[String]) -> Result<()> {
     let count = run_cases(&chosen, profile)?;
     println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
+}
+
+/// Cases of every kind of device.
+fn all() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(efa::CASES)
 }
 
 fn line(case: &Case, host: &str) -> String {
@@ -62,7 +63,7 @@ fn line(case: &Case, host: &str) -> String {
 
 /// The stage of `cargo xtask ci`.
 pub fn stage() -> Result<Count> {
-    run_cases(&CASES.iter().collect::<Vec<_>>(), "release")
+    run_cases(&all().collect::<Vec<_>>(), "release")
 }
 
 fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
@@ -76,7 +77,10 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let place = Place::new(release)?;
     let mut count = Count::default();
     for case in cases {
-        if let Some(why) = ucx::lacks(&place.dir, case.program).or_else(|| manager::lacks(case.program)) {
+        if let Some(why) = ucx::lacks(&place.dir, case.program)
+            .or_else(|| manager::lacks(case.program))
+            .or_else(|| efa::lacks(case.program))
+        {
             println!("  {:36} skipped: {why}", case.name);
             count.skipped += 1;
             continue;
@@ -186,6 +190,8 @@ impl Place {
             (Sides::Manager, client) => _ = command.args(manager::side(case.program, client, port)),
             (Sides::Bootstrap, false) => _ = command.args(["-p", &port.to_string()]),
             (Sides::Bootstrap, true) => _ = command.args(["-p", &port.to_string(), "127.0.0.1"]),
+            (Sides::Fabric, false) => _ = command.args(["-B", &port.to_string()]),
+            (Sides::Fabric, true) => _ = command.args(["-P", &port.to_string(), "127.0.0.1"]),
             (Sides::Listen, false) => _ = command.args(["--listen", &port.to_string()]),
             (Sides::Listen, true) => _ = command.args(["--connect", &format!("127.0.0.1:{port}")]),
         }
@@ -264,10 +270,18 @@ mod tests {
     }
 
     #[test]
+    fn no_two_cases_share_a_name() {
+        let names: Vec<&str> = all().map(|case| case.name).collect();
+        let unique: std::collections::BTreeSet<&&str> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+        assert!(efa::CASES.iter().all(|case| case.name.starts_with("efa-") && !case.says.is_empty()));
+    }
+
+    #[test]
     fn a_case_must_end_as_it_says() {
         let exit = |code: &str| Some(sh::command("sh").args(["-c", code]).status().unwrap());
-        let well = CASES.iter().find(|case| case.ends == Ends::Well).unwrap();
-        let badly = CASES.iter().find(|case| case.ends == Ends::Badly).unwrap();
+        let well = all().find(|case| case.ends == Ends::Well).unwrap();
+        let badly = all().find(|case| case.ends == Ends::Badly).unwrap();
         assert_eq!(judge(well, "client", exit("exit 0")), None);
         assert!(judge(well, "server", exit("exit 1")).is_some());
         assert!(judge(badly, "client", exit("exit 0")).is_some());

@@ -1,0 +1,91 @@
+//! What programs that are not ours must show on soft EFAs: perftest by SRD, libfabric's efa provider.
+
+use crate::cases::{Case, Says, Sides, one, two};
+use shunt_task::sh;
+
+/// Programs of Debian's `libfabric-bin`.
+const PROGRAMS: [&str; 2] = ["fi_info", "fi_pingpong"];
+const EFA: &str = "--nic efa";
+const ALL_BYTES: &[Says] = &[Says::Figures(8928, 8928)];
+const ALL_BYTES_IN_SPITE: &[Says] = &[Says::Figures(8928, 8928), Says::Hit];
+/// What `fi_pingpong` says at its largest size.
+const MEGABYTE: &[Says] = &[Says::Text("1m      10      =10")];
+const MEGABYTE_IN_SPITE: &[Says] = &[Says::Text("1m      10      =10"), Says::Hit];
+
+const fn alone(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+    Case { nics: EFA, ..one(name, program, args, says) }
+}
+
+/// Two of perftest.
+const fn talk(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+    Case { nics: EFA, ..two(name, program, args, says) }
+}
+
+/// Two of libfabric.
+const fn fabric(name: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+    Case { sides: Sides::Fabric, ..alone(name, "fi_pingpong", args, says) }
+}
+
+/// All of them.
+pub const CASES: &[Case] = &[
+    alone("efa-devices", "ibv_devices", "", &[Says::Text("efa_0")]),
+    alone(
+        "efa-devinfo",
+        "ibv_devinfo",
+        "-v",
+        &[
+            Says::Text("efa_0"),
+            Says::Text("PORT_ACTIVE"),
+            Says::Text("Unspecified"),
+            Says::Text("vendor_id:\t\t\t0x1d0f"),
+            Says::Text("61345"),
+        ],
+    ),
+    alone("efa-rdma-link", "rdma", "link", &[Says::Text("link efa_0/1 state ACTIVE")]),
+    talk("efa-send-bw", "ib_send_bw", "-d efa_0 -c SRD -n 2000", ALL_BYTES),
+    talk("efa-send-bw-both-ways", "ib_send_bw", "-d efa_0 -c SRD -n 500 -b -q 4", ALL_BYTES),
+    talk("efa-send-lat", "ib_send_lat", "-d efa_0 -c SRD -n 300", &[Says::Figures(2, 2)]),
+    talk("efa-read-bw", "ib_read_bw", "-d efa_0 -c SRD -n 300", &[Says::Figures(65536, 65536)]),
+    talk(
+        "efa-read-bw-large",
+        "ib_read_bw",
+        "-d efa_0 -c SRD -n 40 -s 1048576",
+        &[Says::Figures(1 << 20, 1 << 20)],
+    ),
+    talk("efa-read-lat", "ib_read_lat", "-d efa_0 -c SRD -n 200", &[Says::Figures(2, 2)]),
+    // Without a completion for each WQE libefa refuses it.
+    talk("efa-send-bw-ud", "ib_send_bw", "-d efa_0 -c UD -n 300 -Q 1", &[Says::Figures(4096, 4096)]),
+    Case {
+        client_nics: "--fault 0s:efa_0:drop=0.05",
+        ..talk("efa-send-bw-drop", "ib_send_bw", "-d efa_0 -c SRD -n 2000", ALL_BYTES_IN_SPITE)
+    },
+    Case {
+        client_nics: "--fault 200packets:efa_0:down=300ms",
+        ..talk("efa-send-bw-down", "ib_send_bw", "-d efa_0 -c SRD -n 2000", ALL_BYTES_IN_SPITE)
+    },
+    Case {
+        client_nics: "--fault 200packets:efa_0:down=300ms",
+        ..talk(
+            "efa-read-bw-down",
+            "ib_read_bw",
+            "-d efa_0 -c SRD -n 300",
+            &[Says::Figures(65536, 65536), Says::Hit],
+        )
+    },
+    alone("efa-fi-info", "fi_info", "-p efa", &[Says::Text("efa_0-rdm"), Says::Text("efa_0-dgrm")]),
+    fabric("efa-fi-pingpong", "-p efa -e rdm", MEGABYTE),
+    Case {
+        client_nics: "--fault 0s:efa_0:drop=0.02",
+        ..fabric("efa-fi-pingpong-drop", "-p efa -e rdm", MEGABYTE_IN_SPITE)
+    },
+];
+
+/// Why a program cannot be run here. None if it can, or is none of libfabric's.
+pub fn lacks(program: &str) -> Option<String> {
+    let found = || {
+        let look = sh::command("sh").args(["-c", &format!("command -v {program}")]).output();
+        look.is_ok_and(|found| found.status.success())
+    };
+    let is_missing = PROGRAMS.contains(&program) && !found();
+    is_missing.then(|| format!("{program} needs the package libfabric-bin"))
+}
