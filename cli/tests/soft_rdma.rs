@@ -98,7 +98,7 @@ fn the_program_s_end_is_its_own() {
 
 #[test]
 fn what_makes_no_sense_is_said_and_nothing_is_started() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["--nics", "9"], "expected a whole number from 1 to 8, got \"9\""),
         (&["--nics", "0"], "from 1 to 8, got \"0\""),
         (&["--fabric", "a/b"], "1 to 32 letters"),
@@ -109,7 +109,9 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
         (&["--fault", "1s:mlx5_1:down"], "this process has 1: mlx5_0"),
         (&["--fault", "1s:0:dwon"], "no fault is called `dwon`"),
         (&["--log", "loud"], "one of off, error"),
-        (&["--nic", "2"], "'--nics'"),
+        (&["--nic", "2"], "(--nics)"),
+        (&["--nic", "ena"], "one of mlx5, efa"),
+        (&["--nic", "efa", "--roce", "127.0.0.2"], "a soft EFA stands in the machine's fabric only"),
         (&["--roce", ""], "leave the option out"),
         (&["--fault", " ;"], "leave the option out"),
         // For documentation (RFC 5737): no interface has it.
@@ -130,7 +132,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("\"no-such-program\": expected a program"));
     // Also without the two dashes: what looks like an option is one of ours until the program is named.
-    let output = shunt(&["soft-rdma", "run", "--nic", "2", "true"], &[]);
+    let output = shunt(&["soft-rdma", "run", "--nicks", "2", "true"], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("'--nics'"), "{}", text(&output.stderr));
 }

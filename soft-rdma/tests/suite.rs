@@ -3,6 +3,7 @@
 mod connections;
 mod control;
 mod devx;
+mod efa;
 mod machine;
 mod netlink;
 mod support;

@@ -17,7 +17,7 @@ const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
 const INVOKE_WRITE: [u16; 2] = [0, 0];
 
 /// A call in memory: object and method, then number, length and data of each attribute.
-fn call([object, method]: [u16; 2], attributes: &[(u16, u16, u64)]) -> Vec<u64> {
+pub fn call([object, method]: [u16; 2], attributes: &[(u16, u16, u64)]) -> Vec<u64> {
     let length = (24 + 16 * attributes.len()) as u64;
     let head = length | (object as u64) << 16 | (method as u64) << 32 | (attributes.len() as u64) << 48;
     let mut words = vec![head, 0, 1];
@@ -258,7 +258,7 @@ fn what_ls_asks_has_answers() {
 
 /// A call that may be anything. Addresses lead to `scratch`, to nothing, or to the kernel: nothing of this process
 /// can be overwritten.
-fn any_call(scratch: u64, bytes: u64) -> impl Strategy<Value = Vec<u64>> {
+pub fn any_call(scratch: u64, bytes: u64) -> impl Strategy<Value = Vec<u64>> {
     let object = prop_oneof![4 => 0u16..18, 2 => 0x1000u16..0x100a, 1 => any::<u16>()];
     let method = prop_oneof![4 => 0u16..7, 2 => 0x1000u16..0x1005, 1 => any::<u16>()];
     let id = prop_oneof![6 => 0u16..15, 4 => 0x1000u16..0x1007, 1 => any::<u16>()];

@@ -69,7 +69,7 @@ pub const VARIABLES: [Variable; 9] = [
 
 const ADDRESSES: &str = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
 const DEVICES: &str = "one of soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict";
-const KINDS: &str = "one of mlx5, efa";
+const KINDS: &str = "one of mlx5, efa; how many there are is another matter (--nics)";
 const RATE: &str = "a rate in Gb/s above 0, such as 25";
 
 /// When a planned fault starts.

@@ -91,6 +91,26 @@ fn all_devices_are_listed() {
 }
 
 #[test]
+fn a_soft_efa_is_told_as_one() {
+    let efa = Device { kind: Kind::Efa, name: "efa_0".into(), ..devices(1).remove(0) };
+    let ask = |command, more: &[(u16, &[u8])]| {
+        let attributes = [&[(attribute::DEV_INDEX, &[0; 4][..])], more].concat();
+        let answered =
+            answers(&request(command, REQUEST, &attributes), PORT_OF_SOCKET, &[efa.clone()], false);
+        answered.into_iter().next().unwrap()
+    };
+    let device = ask(command::GET, &[]);
+    let told = &messages(&device)[0];
+    assert_eq!(told.text(attribute::DEV_NAME), Ok(b"efa_0".as_slice()));
+    assert_eq!(told.attribute(attribute::DEV_NODE_TYPE), Ok(Some([7].as_slice())));
+    assert_eq!(told.attribute(attribute::DEV_PROTOCOL), Ok(None), "it is none that netlink knows");
+    let port = ask(command::PORT_GET, &[(attribute::PORT_INDEX, ONE)]);
+    assert_eq!(messages(&port)[0].attribute(attribute::NDEV_NAME), Ok(None));
+    let node = ask(command::GET_CHARDEV, &[(attribute::CHARDEV_TYPE, b"uverbs\0")]);
+    assert_eq!(messages(&node)[0].number(attribute::UVERBS_DRIVER_ID), Ok(17));
+}
+
+#[test]
 fn a_process_without_devices_has_an_empty_list() {
     let datagrams = ask(&request(command::GET, LIST, &[]), 0);
     assert_eq!(datagrams.len(), 1);

@@ -10,7 +10,8 @@ pub const SUMMARY: &str =
 pub const HELP: &str = "pyverbs [MODULE]...
 
 Unpacks the tests that the package rdma-core brings (/usr/share/doc/rdma-core/tests) into target/pyverbs, and runs each
-module, or those named, under `shunt soft-rdma run` (those of EFA on a soft one) on what `cargo build --release` made. python3-pyverbs is needed.
+module, or those named, under `shunt soft-rdma run` on what `cargo build --release` made: those of EFA on a soft EFA,
+the others on a soft ConnectX. python3-pyverbs is needed.
 Prints a table. What fails and is not listed in tools/soft-rdma/src/pyverbs.rs with its reason fails the task. Where the
 packages are not there it says so, which is no failure.";
 
