@@ -74,8 +74,8 @@ pub fn run(arguments: &Arguments) -> u8 {
                     0 => "now".into(),
                     after => format!("in {}", format_time(after)),
                 };
-                let (fault, nic) = (&arguments.fault, arguments.nic);
-                let _ = writeln!(out, "fault {id} of process {pid}: {fault} at mlx5_{nic}, {when}");
+                let (fault, nic) = (&arguments.fault, name(&mut client, arguments.nic));
+                let _ = writeln!(out, "fault {id} of process {pid}: {fault} at {nic}, {when}");
             }
             Err(error) => {
                 shunt_host::complain!("error: process {pid}: {error}");
@@ -84,6 +84,12 @@ pub fn run(arguments: &Arguments) -> u8 {
         }
     }
     print::stdout(&out, status)
+}
+
+/// What a NIC of a process is called.
+fn name(client: &mut Client, index: u32) -> String {
+    let named = client.nics().ok().and_then(|process| process.nics.into_iter().nth(index as usize));
+    named.map_or_else(|| index.to_string(), |nic| nic.name)
 }
 
 fn choose(arguments: &Arguments, fabric: &str) -> Result<Vec<(Process, Client)>, String> {
