@@ -104,11 +104,15 @@ impl OpenFabric {
     /// The rails of an end.
     ///
     /// # Errors
-    /// libfabric is missing, or the provider refuses.
-    pub(crate) fn open(&self, rails: u32) -> Result<Vec<Rail>, NoNode> {
+    /// There are not as many, libfabric is missing, or the provider refuses.
+    pub(crate) fn open(&self, end: u32, rails: u32) -> Result<Vec<Rail>, NoNode> {
+        if rails == 0 || rails > self.rails {
+            let most = self.rails;
+            return Err(NoNode::Refused(format!("rails of end {end}: expected 1 to {most}, got {rails}")));
+        }
         let address = |rail: u32| self.addresses.get(rail as usize).map(String::as_str);
         let wanted = |rail| Wanted { provider: &self.provider, domain: None, address: address(rail) };
-        (0..rails.min(self.rails)).map(|rail| Ok(Rail::open(&wanted(rail))?)).collect()
+        (0..rails).map(|rail| Ok(Rail::open(&wanted(rail))?)).collect()
     }
 
     pub(crate) fn faults(&self) -> &Arc<Faults> {

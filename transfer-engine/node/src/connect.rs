@@ -61,7 +61,7 @@ fn patience(nics: &OpenNics) -> Patience {
 /// Opens so many rails of this member and connects it to all others. All of them call it.
 ///
 /// # Errors
-/// A NIC refuses, the others are not reached, or a lane does not open.
+/// There are not as many rails, a NIC refuses, the others are not reached, or a lane does not open.
 pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connected<InJob>, NoNode> {
     let Member { pe, bootstrap, oob } = member;
     let world = carriers.clock();
@@ -81,7 +81,7 @@ pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connec
             (Rails::Rc(Box::new(RcDomain::new(parts, &Threads))), ends)
         }
         Carriers::Fabric(fabric) => {
-            let opened = fabric.open(rails)?;
+            let opened = fabric.open(pe, rails)?;
             let own = Address::Fabric(FabricAddress::new(&opened));
             let peers = exchanged(&*bootstrap, &own, |address| match address {
                 Address::Fabric(address) => Some(address),
@@ -116,7 +116,7 @@ fn exchanged<T>(
 /// Opens so many rails of an end of this process, which knows nobody. Who joins later is reached by `oob`.
 ///
 /// # Errors
-/// A NIC refuses.
+/// There are not as many rails, or a NIC refuses.
 pub fn open(
     (carriers, end): (&Carriers, u32),
     rails: u32,
@@ -133,7 +133,7 @@ pub fn open(
             (Rails::Rc(Box::new(RcDomain::new(parts, &Threads))), Address::Rc(own))
         }
         Carriers::Fabric(fabric) => {
-            let opened = fabric.open(rails)?;
+            let opened = fabric.open(end, rails)?;
             let own = FabricAddress::new(&opened);
             let (peers, patience) = (vec![own.clone()], FabricPatience::DEFAULT);
             let domain = FabricDomain::new(FabricParts { me: 0, rails: opened, peers, oob, patience });
@@ -145,6 +145,10 @@ pub fn open(
 
 fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<Arc<Rail>>, NoNode> {
     let mut ports = nics.rails().open(end)?;
+    let most = ports.len();
+    if rails == 0 || rails as usize > most {
+        return Err(NoNode::Refused(format!("rails of end {end}: expected 1 to {most}, got {rails}")));
+    }
     ports.truncate(rails as usize);
     Ok(open_rails(ports, &nics.clock(), draw)?)
 }

@@ -42,6 +42,7 @@ pub use error::{CallError, NoNode};
 pub use node::{Change, Node, Region};
 pub use pending::{Expectation, Met, Scattered, Transfer};
 pub use place::Place;
+pub use shunt::host::connect::tcp::Secret;
 pub use shunt_settings::{FABRIC, NicKind};
 pub use source::{Source, Wish};
 

@@ -11,7 +11,7 @@ use crate::mesh::{Hello, Id, Mesh, MeshHost, MeshParts, Order};
 use crate::node::{Change, Known, Node, NodeId, Others};
 use crate::place::Place;
 use crate::thread::begin;
-use shunt::host::connect::tcp::RootAddress;
+use shunt::host::connect::tcp::{RootAddress, Secret};
 use shunt::host::job::{JobError, secret_source};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
@@ -64,12 +64,27 @@ impl Node {
     /// set and `at` is this machine's alone, that of this user.
     ///
     /// # Errors
-    /// A NIC refuses, the address cannot be used, or there is no secret.
+    /// There are not as many rails, a NIC refuses, the address cannot be used, or there is no secret.
     pub fn open(place: &Arc<Place>, end: u32, rails: u32, at: &str) -> Result<Self, NoNode> {
         let root: RootAddress = at.parse().map_err(JobError::Root)?;
         let lookup = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let secret =
             secret_source(&root, &lookup)?.load().map_err(|error| NoNode::Refused(error.to_string()))?;
+        Self::open_with(place, end, rails, at, secret)
+    }
+
+    /// As [`Node::open`], with this secret: that of all others.
+    ///
+    /// # Errors
+    /// A NIC refuses, or the address cannot be used.
+    pub fn open_with(
+        place: &Arc<Place>,
+        end: u32,
+        rails: u32,
+        at: &str,
+        secret: Secret,
+    ) -> Result<Self, NoNode> {
+        let root: RootAddress = at.parse().map_err(JobError::Root)?;
         let refused = |error: std::io::Error| NoNode::Refused(format!("{at}: {error}"));
         let found = root.resolve(RESOLVER)?;
         let (listener, listens_at) = listen(&found[0]).map_err(refused)?;

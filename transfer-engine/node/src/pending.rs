@@ -7,6 +7,7 @@ use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
 use shunt_transfer_engine::join::JoinId;
 use shunt_transfer_engine::transfer::{Cancel, Ended};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,7 @@ impl<T> Slot<T> {
         let calls = std::mem::take(&mut state.1);
         self.changed.notify_all();
         drop(state);
-        calls.into_iter().for_each(|call| call());
+        calls.into_iter().for_each(guarded);
     }
 
     fn when_ended(&self, call: OnEnd) {
@@ -68,8 +69,13 @@ impl<T> Slot<T> {
             return state.1.push(call);
         }
         drop(state);
-        call();
+        guarded(call);
     }
+}
+
+/// A panic stays in the call: the others, the engine and what else is under way go on. It was said on standard error.
+fn guarded(call: OnEnd) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
 impl<T: Clone> Slot<T> {
@@ -127,7 +133,7 @@ impl Transfer {
     }
 
     /// Has this called once it has ended or its engine was closed: on the engine's thread, or here if that is past. It
-    /// must return soon, and not wait for the engine.
+    /// must return soon, and not wait for the engine. A panic in it harms nothing else.
     pub fn when_ended(&self, call: impl FnOnce() + Send + 'static) {
         self.slot.when_ended(Box::new(call));
     }

@@ -54,7 +54,7 @@ impl Source {
             let met = addresses.len();
             return Err(NoNode::Refused(format!("addresses: expected {rails}, one a rail, got {met}")));
         }
-        OpenFabric::new(provider, rails, addresses).open(rails)?;
+        OpenFabric::new(provider, rails, addresses).open(0, rails)?;
         let (provider, addresses) = (provider.to_owned(), addresses.to_vec());
         Ok(Self(Of::Fabric { provider, rails, addresses }))
     }

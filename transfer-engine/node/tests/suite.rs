@@ -1,5 +1,7 @@
 //! Nodes of one process, each with its own thread, on soft NICs: what a program does with them.
 
+mod bad_input;
+
 use shunt::host::gpu::{Span, lend};
 use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::pending::CancelHow;

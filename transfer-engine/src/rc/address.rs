@@ -1,6 +1,7 @@
 //! Where an end is, as it is sent to others.
 
 use super::rails::Draw;
+use crate::error::TransferError;
 use shunt_mlx5::descriptor::RailCard;
 use shunt_mlx5::rail::Rail;
 use shunt_recovery::links::PeerAddress;
@@ -35,7 +36,14 @@ pub fn address_to_bytes(address: &PeerAddress) -> Vec<u8> {
 ///
 /// # Errors
 /// The bytes are none of this version.
-pub fn address_from_bytes(bytes: &[u8]) -> Result<PeerAddress, CardError> {
+pub fn address_from_bytes(bytes: &[u8]) -> Result<PeerAddress, TransferError> {
+    read(bytes).map_err(|error| {
+        let (what, want) = ("address", "one of a transfer engine of this version");
+        TransferError::Refused { what, want, met: error.to_string() }
+    })
+}
+
+fn read(bytes: &[u8]) -> Result<PeerAddress, CardError> {
     let mut reader = Reader::header(bytes, "address of a transfer engine", MAGIC)?;
     let qkey = reader.u32("qkey")?;
     let (mut rails, mut datagrams) = (Vec::new(), Vec::new());

@@ -1,0 +1,251 @@
+//! What makes no sense, a row each: the error, before anything is posted and in time, while another transfer goes on.
+
+use super::{Own, SOON, described, nodes, open, pattern, place};
+use shunt_transfer::{CallError, NoNode, Node, Secret};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::message::MESSAGE_MAX;
+use shunt_transfer_engine::rc::address_from_bytes;
+use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_engine::shard::Pages;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = 4096;
+const PAGES: u64 = 64;
+/// What a call may wait for a peer that does not answer.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// An error by its kind, and its text.
+fn told(error: &CallError) -> String {
+    let kind = match error {
+        CallError::Transfer(TransferError::Description { .. }) => "Description",
+        CallError::Transfer(TransferError::OutOfRegion { .. }) => "OutOfRegion",
+        CallError::Transfer(TransferError::Rights { .. }) => "Rights",
+        CallError::Transfer(TransferError::Refused { .. }) => "Refused",
+        CallError::NotConnected { .. } => "NotConnected",
+        other => return format!("{other:?}"),
+    };
+    format!("{kind}: {error}")
+}
+
+/// What rows use.
+struct Ground {
+    nodes: Vec<Node>,
+    own: Own,
+    /// Memory of the other end that peers may write, and that they may read alone.
+    write: Own,
+    read: Own,
+    place: Arc<shunt_transfer::Place>,
+    one: Node,
+    at: String,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let (nodes, place) = (nodes(2, 2), place(3, 2));
+        let len = (PAGE * PAGES) as usize;
+        let own = Own::new(&nodes[0], len, 7, Rights::Local);
+        let [write, read] = [Rights::Write, Rights::Read].map(|rights| Own::new(&nodes[1], len, 1, rights));
+        let (one, at) = open(&place, 0);
+        Self { nodes, own, write, read, place, one, at }
+    }
+}
+
+/// Its name, what it does, and what it is told: the empty text where there is no error.
+type Row = (&'static str, fn(&Ground) -> String, &'static str);
+
+fn refused<T>(result: Result<T, CallError>) -> String {
+    result.map_or_else(|error| told(&error), |_| String::new())
+}
+
+fn refused_node(result: Result<Node, NoNode>) -> String {
+    match result {
+        Err(NoNode::Refused(text)) => format!("NoNode::Refused: {text}"),
+        Err(other) => format!("{other:?}"),
+        Ok(_) => String::new(),
+    }
+}
+
+fn another_version(_: &Ground) -> String {
+    refused(address_from_bytes(b"STE\x09 of another version").map_err(CallError::from))
+}
+
+fn cut_description(on: &Ground) -> String {
+    let bytes = on.write.region.describe().to_bytes();
+    refused(MrDesc::from_bytes(&bytes[..bytes.len() - 1]).map_err(CallError::from))
+}
+
+fn page_beyond(on: &Ground) -> String {
+    let pages = |last| Pages { indices: vec![0, last], stride: PAGE, offset: 0 };
+    let (from, to) = (pages(1), pages(PAGES as u32));
+    let target = described(&on.write);
+    refused(on.nodes[0].write_pages(1, PAGE, Some(1), (&on.own.region, from), (&target, to)))
+}
+
+fn rights_missing(on: &Ground) -> String {
+    refused(on.nodes[0].write(1, PAGE, Some(1), (&on.own.region, 0), (&described(&on.read), 0)))
+}
+
+fn three_rails_of_two(on: &Ground) -> String {
+    refused_node(Node::open(&on.place, 1, 3, "127.0.0.1:0"))
+}
+
+fn count_of_none(on: &Ground) -> String {
+    refused(on.nodes[1].expect(0, 2, 0, Some(SOON)))
+}
+
+/// It is kept: no error.
+fn immediate_before_it_is_expected(on: &Ground) -> String {
+    let target = described(&on.write);
+    let write = on.nodes[0].write(1, 0, Some(3), (&on.own.region, 0), (&target, 0)).expect("fits");
+    assert_eq!(write.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    let until = Instant::now() + SOON;
+    while on.nodes[1].counter(0, 3).expect("open") == 0 {
+        assert!(Instant::now() < until, "it arrives");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let reached = on.nodes[1].expect(0, 3, 1, Some(SOON)).expect("open").wait(SOON).expect("open");
+    reached.expect("in time").map_or_else(|error| error.to_string(), |()| String::new())
+}
+
+/// Its transfer ends as any other, and who else asked is told.
+fn callback_that_panics(on: &Ground) -> String {
+    let target = described(&on.write);
+    let write = on.nodes[0].write(1, 0, None, (&on.own.region, 0), (&target, 0)).expect("fits");
+    let (tell, heard) = channel();
+    write.when_ended(|| panic!("on purpose"));
+    write.when_ended(move || _ = tell.send(()));
+    heard.recv_timeout(SOON).expect("the other one is told");
+    let end = write.wait(SOON).expect("open").expect("in time");
+    write.when_ended(|| panic!("on purpose, after the end"));
+    end.result.map_or_else(|error| error.to_string(), |()| String::new())
+}
+
+fn wrong_secret(on: &Ground) -> String {
+    let secret = Secret::from_text("fedcba9876543210").expect("a secret");
+    let node = Node::open_with(&on.place, 2, 2, "127.0.0.1:0", secret).expect("it is this machine");
+    refused(node.connect(&on.at, SHORT)).replace(&on.at, "AT")
+}
+
+fn peer_that_never_answers(on: &Ground) -> String {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = silent.local_addr().expect("bound").to_string();
+    refused(on.one.connect(&at, SHORT)).replace(&at, "AT")
+}
+
+fn region_of_another_node(on: &Ground) -> String {
+    refused(on.nodes[0].write(1, PAGE, Some(1), (&on.write.region, 0), (&described(&on.write), 0)))
+}
+
+fn message_too_long(on: &Ground) -> String {
+    refused(on.nodes[0].send(1, &vec![0; MESSAGE_MAX + 1]))
+}
+
+const ROWS: [Row; 12] = [
+    (
+        "address of another version",
+        another_version,
+        "Refused: address: expected one of a transfer engine of this version, got card begins with 0x09455453, a \
+         address of a transfer engine begins with 0x54454101",
+    ),
+    (
+        "description that is cut short",
+        cut_description,
+        "Description: a region's description: expected base, length, rights and keys, got Hit the end of buffer, \
+         expected more data; both ends must run the same version",
+    ),
+    (
+        "page beyond the region",
+        page_beyond,
+        "OutOfRegion: target page: expected bytes within 262144 of the region, got 262144 + 4096",
+    ),
+    (
+        "rights that are missing",
+        rights_missing,
+        "Rights: target: expected a region that was described for writes of peers, got one of reads",
+    ),
+    ("3 rails of 2", three_rails_of_two, "NoNode::Refused: rails of end 1: expected 1 to 2, got 3"),
+    ("a count of 0", count_of_none, "Refused: immediates to expect: expected one or more, got none"),
+    ("an immediate before it is expected", immediate_before_it_is_expected, ""),
+    ("a callback that panics", callback_that_panics, ""),
+    (
+        "another secret",
+        wrong_secret,
+        "NotConnected: AT: expected a node that answers, got none: it refuses us: it does not have the same \
+         secret",
+    ),
+    (
+        "a peer that never answers",
+        peer_that_never_answers,
+        "NotConnected: AT: expected a node that answers, got none: no answer",
+    ),
+    (
+        "a region of another node",
+        region_of_another_node,
+        "Refused: region: expected one of this node, got one of another node",
+    ),
+    (
+        "a message that is too long",
+        message_too_long,
+        "Refused: bytes of a message: expected 2^20 at most, got 1048577",
+    ),
+];
+
+/// Ends a loop when it is dropped.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_has_its_error_in_time_and_harms_nothing() {
+    let ground = Arc::new(Ground::new());
+    let len = 1 << 20;
+    let [from, to] = [(0, Rights::Local), (1, Rights::Write)].map(|(end, rights)| {
+        let own = Own::new(&ground.nodes[end], len, 0, rights);
+        own.put(&if end == 0 { pattern(len) } else { vec![0; len] });
+        own
+    });
+    let (target, stop, rounds) = (described(&to), AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|threads| {
+        let beside = threads.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let write = ground.nodes[0].write(1, len as u64, None, (&from.region, 0), (&target, 0));
+                let end = write.expect("fits").wait(SOON).expect("open").expect("in time");
+                assert_eq!((end.result, end.is_quiet), (Ok(()), true));
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Also where a row fails: the scope waits for that thread.
+        let _stop = StopAtEnd(&stop);
+        for (name, row, expected) in ROWS {
+            let ((tell, heard), on) = (channel(), ground.clone());
+            let thread = std::thread::spawn(move || _ = tell.send(row(&on)));
+            let met = heard.recv_timeout(SOON).unwrap_or_else(|_| panic!("{name}: no answer, or a panic"));
+            thread.join().expect("it has answered");
+            assert_eq!(met, expected, "{name}");
+            let (before, until) = (rounds.load(Ordering::Relaxed), Instant::now() + SOON);
+            while rounds.load(Ordering::Relaxed) == before {
+                assert!(
+                    !beside.is_finished() && Instant::now() < until,
+                    "{name}: the transfer beside it goes on"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    assert!(to.get() == pattern(len), "the transfer beside");
+    for (imm, memory) in [(1, &ground.write), (2, &ground.read)] {
+        assert_eq!(ground.nodes[1].counter(0, imm).expect("open"), 0, "nothing was posted");
+        assert!(memory.get().iter().all(|byte| *byte == 1), "nothing was posted");
+    }
+    assert_eq!(ground.nodes[1].receive(Duration::ZERO).expect("open"), None, "nothing was posted");
+    // Nodes first: they use the memory.
+    drop(Arc::into_inner(ground).expect("rows are over"));
+}
