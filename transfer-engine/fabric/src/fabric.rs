@@ -200,6 +200,25 @@ impl Rail {
     }
 }
 
+/// The domains of a provider that rails can be opened on, each once: for NICs one a port.
+///
+/// # Errors
+/// libfabric is missing, or the provider has none.
+pub fn domains(provider: &str) -> Result<Vec<String>, FabricError> {
+    let library = sys::load()?;
+    let infos = find(library, &Wanted { provider, ..Wanted::default() }, QUESTIONS[0])?;
+    let (mut names, mut at) = (Vec::new(), infos.1.as_ptr());
+    while !at.is_null() {
+        // SAFETY: the list is alive, ends with null, and what fi_getinfo found has all attributes.
+        let (name, next) = unsafe { (owned((*(*at).domain_attr).name), (*at).next) };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        at = next;
+    }
+    Ok(names)
+}
+
 /// Domains that fit, the provider's best one first.
 fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Infos, FabricError> {
     let unfit = |want, met: &str| FabricError::Unfit { what: "a rail", want, met: format!("{met:?}") };

@@ -5,8 +5,11 @@ use shunt::OpenNics;
 use shunt::device::platform::host::World;
 use shunt::host::clock::RealClock;
 use shunt::soft_nic::{FaultKind, RailAt};
-use shunt_transfer_fabric::fabric::{Rail, Wanted};
+use shunt_transfer_fabric::fabric::{Rail, Wanted, domains};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The provider of libfabric whose domains are NICs.
+const NICS: &str = "efa";
 
 /// What carries them.
 pub enum Carriers {
@@ -29,7 +32,7 @@ impl Carriers {
     pub fn are_soft(&self) -> bool {
         match self {
             Self::Nics(nics) => nics.are_soft(),
-            Self::Fabric(fabric) => fabric.provider != "efa",
+            Self::Fabric(fabric) => fabric.provider != NICS,
         }
     }
 
@@ -110,8 +113,11 @@ impl OpenFabric {
             let most = self.rails;
             return Err(NoNode::Refused(format!("rails of end {end}: expected 1 to {most}, got {rails}")));
         }
+        // A provider of NICs has a domain for each port; one of the system has others for the same wires.
+        let domains = if self.provider == NICS { domains(&self.provider)? } else { Vec::new() };
+        let domain = |rail: u32| domains.get(rail as usize % domains.len().max(1)).map(String::as_str);
         let address = |rail: u32| self.addresses.get(rail as usize).map(String::as_str);
-        let wanted = |rail| Wanted { provider: &self.provider, domain: None, address: address(rail) };
+        let wanted = |rail| Wanted { provider: &self.provider, domain: domain(rail), address: address(rail) };
         (0..rails).map(|rail| Ok(Rail::open(&wanted(rail))?)).collect()
     }
 
