@@ -1,5 +1,6 @@
 //! Why a rank does not go on.
 
+use crate::plan::What;
 use serde::{Deserialize, Serialize};
 use shunt_transfer::CallError;
 use shunt_transfer_engine::error::TransferError;
@@ -25,6 +26,16 @@ impl Failure {
     /// A rank cannot be reached.
     pub fn lost(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_lost: true, is_uncertain: false }
+    }
+
+    /// Why an expectation of a rank was not reached. It has no deadline: what is missing is of a rank that is lost.
+    pub fn not_arrived(error: TransferError, rank: u32, what: What) -> Self {
+        match error {
+            TransferError::Missing { got, want, .. } => {
+                Self::lost(format!("rank {rank} is lost: expected {want} immediates of {what:?}, got {got}"))
+            }
+            error => error.into(),
+        }
     }
 }
 

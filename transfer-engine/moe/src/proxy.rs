@@ -188,7 +188,7 @@ impl Worker {
         match self.pending.remove(&number) {
             Some(Pending::Expect((of, what, layer), count, expectation)) => {
                 if let Some(result) = expectation.wait(Duration::ZERO)? {
-                    result.map_err(|error| not_arrived(error, (of, what)))?;
+                    result.map_err(|error| Failure::not_arrived(error, of, what))?;
                     self.taken.insert((of, what, layer), count);
                     let is_counts = what == What::Counts;
                     let input = if is_counts {
@@ -360,16 +360,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-}
-
-/// Why an expectation was not reached. It has no deadline: what is missing is of a rank that is lost.
-fn not_arrived(error: TransferError, (rank, what): (u32, What)) -> Failure {
-    match error {
-        TransferError::Missing { got, want, .. } => {
-            Failure::lost(format!("rank {rank} is lost: expected {want} immediates of {what:?}, got {got}"))
-        }
-        error => error.into(),
     }
 }
 

@@ -9,6 +9,8 @@ use shunt_moe_proxy::machine::{Input, Machine, Output};
 use shunt_moe_proxy::plan::What;
 use shunt_moe_proxy::routes::{count, rows};
 use shunt_moe_proxy::words::{Step, number, step};
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -157,6 +159,16 @@ proptest! {
         prop_assert!(world.answered.iter().all(|answered| *answered == 3 * LAYERS), "{:?}", world.answered);
         prop_assert!(world.arrived.is_empty() && world.expected.is_empty());
     }
+}
+
+#[test]
+fn what_is_missing_is_of_a_rank_that_is_lost() {
+    let missing = TransferError::Missing { imm: 9, got: 1, want: 2, peer: PeerId(3) };
+    let failure = Failure::not_arrived(missing, 3, What::Rows);
+    assert_eq!(failure, Failure::lost("rank 3 is lost: expected 2 immediates of Rows, got 1"));
+    let uncertain = TransferError::Uncertain { peer: PeerId(3), pieces: 1 };
+    let failure = Failure::not_arrived(uncertain, 3, What::Rows);
+    assert_eq!((failure.is_lost, failure.is_uncertain), (false, true));
 }
 
 fn machine() -> Machine {
