@@ -41,6 +41,7 @@ has ucx_perftest || want ucx-utils "UCX on soft NICs, in stages soft-rdma and ve
 [ -f /usr/include/ucp/api/ucp.h ] || want libucx-dev "messages of UCX that are compared, in stage verbs"
 [ -f /usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz ] || want python3-pyverbs "descriptions of mailboxes"
 libclang || want libclang-dev "stage bindings"
+[ -f /usr/include/rdma/fabric.h ] || want libfabric-dev "stage bindings, the transfer engine over libfabric"
 has clang || want clang "bitcode of the device functions, in stage prefix"
 has tshark || want tshark "decodes packets of the soft NIC"
 [ -d /usr/lib/python3/dist-packages/scapy ] || want python3-scapy "decodes packets of the soft NIC"

@@ -44,6 +44,7 @@ const LATER: &[&str] = &[
     // Brings clap into shunt-settings: `verbs/tests/cost.rs` then counts 41 instructions a request more.
     "shunt-transfer-program",
     "shunt-transfer-capi",
+    "shunt-transfer-fabric",
     "shunt-kv",
     "shunt-moe-proxy",
     "shunt-weight-sync",

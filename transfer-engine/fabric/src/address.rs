@@ -10,6 +10,7 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricAddress {
     version: u8,
+    process: u32,
     /// Provider of each rail.
     providers: Vec<String>,
 }
@@ -18,12 +19,14 @@ impl FabricAddress {
     /// Of an end with these rails.
     pub fn new(rails: &[Rail]) -> Self {
         let providers = rails.iter().map(|rail| rail.limits().provider.clone()).collect();
-        Self { version: VERSION, providers }
+        Self { version: VERSION, process: std::process::id(), providers }
     }
 
-    /// How many paths the two ends have: rails of the same number, as long as their providers are the same.
+    /// How many paths the two ends have: rails of the same number, as long as their providers are the same. There is
+    /// none over shared memory within a process: libfabric then uses the peer's endpoint itself, closed or not.
     pub(crate) fn paths(&self, other: &Self) -> u32 {
-        self.providers.iter().zip(&other.providers).take_while(|(a, b)| a == b).count() as u32
+        let fits = |a: &str, b: &str| a == b && (a != "shm" || self.process != other.process);
+        self.providers.iter().zip(&other.providers).take_while(|(a, b)| fits(a, b)).count() as u32
     }
 
     /// Its rails.
@@ -50,12 +53,13 @@ mod tests {
 
     #[test]
     fn an_address_is_read_whole_or_not_at_all() {
-        let of = |providers: &[&str]| {
+        let of = |process, providers: &[&str]| {
             let providers = providers.iter().map(|name| (*name).to_owned()).collect();
-            FabricAddress { version: VERSION, providers }
+            FabricAddress { version: VERSION, process, providers }
         };
-        let (address, other) = (of(&["tcp", "tcp", "shm"]), of(&["tcp", "tcp", "efa", "shm"]));
-        assert_eq!((address.paths(&other), address.paths(&address)), (2, 3));
+        let (address, other) = (of(1, &["tcp", "tcp", "shm"]), of(2, &["tcp", "tcp", "efa", "shm"]));
+        assert_eq!(address.paths(&other), 2);
+        assert_eq!((address.paths(&address), address.paths(&of(2, &["tcp", "tcp", "shm"]))), (2, 3));
         let bytes = address.to_bytes();
         assert_eq!(FabricAddress::from_bytes(&bytes), Some(address));
         (0..bytes.len()).for_each(|cut| assert_eq!(FabricAddress::from_bytes(&bytes[..cut]), None));

@@ -3,5 +3,6 @@
 mod endpoints;
 mod engines;
 mod leaving;
+mod processes;
 mod rig;
 mod two;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 pub const BYTES: u64 = 2 << 20;
-const PAGE: u64 = 8 << 10;
+pub const PAGE: u64 = 8 << 10;
 pub const PAGES: u32 = (BYTES / PAGE) as u32;
 const PATIENCE: Patience = Patience { suspect: Nanos::millis(300), ..Patience::DEFAULT };
 pub const SECOND: Wanted<'_> = Wanted { address: Some("127.0.0.2"), ..TCP };
@@ -141,7 +141,8 @@ impl Two {
     }
 }
 
-fn content(round: u32, page: u32) -> Vec<u8> {
+/// What a page of a round is.
+pub fn content(round: u32, page: u32) -> Vec<u8> {
     let word = (round << 16 | page).to_le_bytes();
     word.iter().copied().cycle().take(PAGE as usize).collect()
 }
