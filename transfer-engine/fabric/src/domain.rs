@@ -42,6 +42,8 @@ pub struct FabricDomain {
     me: FabricAddress,
     peers: u32,
     gone: BTreeSet<PeerId>,
+    /// Rails of this end that are not used.
+    down: BTreeSet<u32>,
     leaving: Vec<Leaving>,
     around: Around,
 }
@@ -75,6 +77,7 @@ impl FabricDomain {
             me: mine,
             peers: 0,
             gone: BTreeSet::new(),
+            down: BTreeSet::new(),
             leaving: Vec::new(),
             around,
         };
@@ -98,7 +101,15 @@ impl FabricDomain {
         self.peers += 1;
         let patience = self.around.patience;
         let paths = 0..self.me.paths(address);
-        self.paths.extend(paths.map(|number| Path::new(peer, number, leads, patience)));
+        for number in paths {
+            let mut path = Path::new(peer, number, leads, patience);
+            if self.down.contains(&number) {
+                path.step(&mut self.around, Nanos::ZERO, |machine, now, acts| {
+                    machine.allow(now, false, acts)
+                });
+            }
+            self.paths.push(path);
+        }
         peer
     }
 
@@ -135,7 +146,8 @@ impl FabricDomain {
     /// Closes all lanes on a rail of this end and opens no more, or opens them again: a fault for tests and programs.
     /// False if that changed nothing.
     pub fn set_rail(&mut self, now: Nanos, rail: u32, up: bool) -> bool {
-        let (mut changes, Self { paths, around, .. }) = (false, self);
+        let (mut changes, Self { paths, around, down, .. }) = (false, self);
+        let _ = if up { down.remove(&rail) } else { down.insert(rail) };
         for path in paths.iter_mut().filter(|path| path.number == rail) {
             path.step(around, now, |machine, now, acts| changes |= machine.allow(now, up, acts));
         }

@@ -273,6 +273,9 @@ impl Endpoint {
             return Ok((unsafe { sys::fi_sendmsg(ep, &raw const message, flags) }, None));
         }
         let (region, at) = local.ok_or(sys::FI_EFAULT as i32)?;
+        if len > self.rail.limits().longest {
+            return Err(sys::FI_EMSGSIZE as i32);
+        }
         let memory = region.holds(at, len).ok_or(sys::FI_EFAULT as i32)?.clone();
         let iov = libc::iovec { iov_base: pointer(at), iov_len: len as usize };
         let rma = sys::fi_rma_iov { addr: address, len: len as usize, key: key.into() };
@@ -403,7 +406,7 @@ impl Endpoint {
     /// Closes it: nothing lands through it any more, and nothing of this end is sent. What had happened before is told.
     ///
     /// # Errors
-    /// The provider does not let go of it.
+    /// The provider does not let go of it: it is not to be dropped.
     pub fn close(&mut self, out: &mut Vec<Done>) -> Result<(), FabricError> {
         self.read(LAST_READS, out);
         if let Some(ep) = self.ep.take() {

@@ -1,5 +1,22 @@
 //! The transfer engine over libfabric.
 //!
+//! A lane is a pair of endpoints, one at each end, which nothing else uses. It is fenced by closing both: each end
+//! closes its own, tells the other, and answers how many immediates it had. Where the peer answers that gives
+//! [`Counted`]. What is proved besides depends on the provider:
+//!
+//! | provider | nothing lands at an end whose endpoint is closed | the peer does not answer |
+//! | --- | --- | --- |
+//! | tcp, udp;ofi_rxd | its process alone places bytes, when it is polled | [`NoTruth`] after a packet's lifetime |
+//! | shm | the same | [`Unproven`]: the peer's process may still copy out of this one's |
+//! | efa, not run on one | the NIC has destroyed the queue pair | [`NoTruth`] after a packet's lifetime |
+//!
+//! [`NoTruth`] speaks of this end: its memory is not read any more. A peer that stood still may place what its kernel
+//! holds in its own memory when it goes on. It hears first that the lane is closed, and then closes its endpoint.
+//!
+//! [`Counted`]: shunt_transfer_engine::domain::Fence::Counted
+//! [`NoTruth`]: shunt_transfer_engine::domain::Fence::NoTruth
+//! [`Unproven`]: shunt_transfer_engine::domain::Fence::Unproven
+//!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`fabric`] | a provider's domain, opened as a rail |

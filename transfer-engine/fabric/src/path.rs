@@ -239,8 +239,8 @@ impl Path {
             match endpoint.post(&work, *number) {
                 Posted::Taken => drop(lane.waiting.pop_front()),
                 Posted::Again => return false,
-                Posted::Refused(_) => {
-                    lane.denied = Some(*number);
+                Posted::Refused(code) => {
+                    lane.denied = is_program_error(code).then_some(*number);
                     return true;
                 }
             }
@@ -280,7 +280,11 @@ impl Path {
                 let taken = self.ledger.take(&batch);
                 around.say(self.peer, self.number, incarnation, Word::Settled(taken));
             }
-            Word::Settled(number) if is_this => self.ledger.settled(number),
+            Word::Settled(number) if is_this => {
+                self.ledger.settled(number);
+                // The next one may go at once.
+                self.settled = Nanos::ZERO;
+            }
             Word::Settle(_) | Word::Settled(_) => {}
             word => self.step(around, now, |machine, now, acts| machine.hear(now, incarnation, word, acts)),
         }
@@ -312,10 +316,13 @@ impl Path {
 
     fn shut(&mut self, around: &mut Around, now: Nanos) {
         self.probe_waits = false;
-        let closed = self.endpoint.take().map(|mut endpoint| endpoint.close(&mut self.done));
-        if let Some(Err(error)) = closed {
+        if let Some(mut endpoint) = self.endpoint.take()
+            && let Err(error) = endpoint.close(&mut self.done)
+        {
             self.stuck = true;
             around.remarks.push(format!("peer {}, path {}: {error}", self.peer, self.number));
+            // The provider may still use all that belongs to it.
+            std::mem::forget(endpoint);
         }
         self.take_done(around, now);
         if let Some(lane) = &mut self.lane {
@@ -426,6 +433,11 @@ impl Lane {
         !self.under_way.is_empty()
             && now > self.progress + patience.suspect + takes(on_rail, patience.slowest)
     }
+}
+
+/// True if an operation names what is none, and would be refused on every lane.
+fn is_program_error(code: i32) -> bool {
+    [shunt_libfabric_sys::FI_EFAULT, shunt_libfabric_sys::FI_EMSGSIZE].contains(&(code as u32))
 }
 
 /// How long so many bytes take at so many a second.

@@ -97,3 +97,9 @@ fn a_rail_that_goes_down_under_load_costs_no_page_and_doubles_no_immediate() {
         assert!(hit, "no piece was under way on a rail that went down");
     }
 }
+
+#[test]
+fn a_domain_may_be_owned_by_any_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<shunt_transfer_fabric::FabricDomain>();
+}

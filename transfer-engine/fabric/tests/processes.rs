@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The folder that both processes use: set in the second one.
 const FOLDER: &str = "SHUNT_FABRIC_TEST_FOLDER";
 const ROUNDS: u32 = 8;
+const POISON: u8 = 0xee;
+/// A file of that name ends the second process.
+const DONE: &str = "done";
 
 /// Datagrams between the two.
 struct Datagrams(UnixDatagram, PathBuf);
@@ -148,9 +151,21 @@ fn pages_go_between_processes_over_shared_memory_while_their_lane_is_closed() {
         end.say(&round.to_le_bytes());
         assert_eq!(end.engine.counter(end.peer, round), 0, "immediates that are too many");
     }
-    // It says how many pieces went again, and leaves.
+    // It says how many pieces went again, and goes on to write, cut off or not.
     let again = end.message();
-    end.until("the second process", |_| child.try_wait().expect("it was started").is_some());
+    let peer = end.peer;
+    end.until("pages", |end| end.engine.counter(peer, ROUNDS) > 20);
+    let (now, left) = (end.now(), Arc::new(AtomicU8::new(0)));
+    let told = left.clone();
+    assert!(end.engine.leave(now, peer, Box::new(move || told.store(1, Ordering::Release))));
+    end.until("a farewell", |_| left.load(Ordering::Acquire) == 1);
+    let all = u64::from(PAGES) * PAGE;
+    write(&end.memory, 0, &vec![POISON; all as usize]);
+    let until = end.now() + Nanos::millis(300);
+    end.until("a while", |end| end.now() > until);
+    assert!(read(&end.memory, 0, all as usize).iter().all(|byte| *byte == POISON), "something landed");
+    assert!(child.try_wait().expect("it was started").is_none(), "it went on");
+    std::fs::write(folder.join(DONE), []).expect("written");
     assert!(child.wait().expect("it was started").success());
     println!("again: {again:?}");
     assert_ne!(again, [0; 8], "no piece was under way on a lane that was closed");
@@ -185,6 +200,19 @@ fn the_second_process() {
         assert_eq!(end.message(), round.to_le_bytes());
     }
     let again = end.engine.counts().again.to_le_bytes();
-    let told = end.say(&again);
-    end.until("the last word", |_| told.load(Ordering::Acquire) == FLAG_DONE);
+    end.say(&again);
+    // All rounds that it can: the other end cuts it off meanwhile.
+    let (posted, mut next) = (Arc::new(AtomicU8::new(FLAG_DONE)), ROUNDS);
+    end.until("the end", |end| {
+        if posted.load(Ordering::Acquire) == FLAG_DONE {
+            posted.store(FLAG_RUNNING, Ordering::Release);
+            let (now, done) = (end.now(), OnDone::Flag(posted.clone()));
+            let from = (&end.region, &pages);
+            let paged =
+                Paged { peer: end.peer, page_len: PAGE, imm: Some(next), from, to: (&target, &pages) };
+            end.engine.submit_paged(now, &paged, done).expect("posted");
+            next += 1;
+        }
+        Path::new(&folder).join(DONE).exists()
+    });
 }
