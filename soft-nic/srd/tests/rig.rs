@@ -75,7 +75,7 @@ pub struct Program {
     pub qpn: u16,
     pub key: u32,
     pub memory: Words,
-    handle: u16,
+    pub handle: u16,
     rings: [Words; 3],
     pages: [Words; 3],
     posted: u16,

@@ -1,6 +1,6 @@
 //! Messages: each arrives once, in no order.
 
-use crate::rig::{Rig, Weather, ended};
+use crate::rig::{QKEY, Rig, Weather, ended};
 use shunt_soft_srd::format::Status;
 use shunt_soft_srd::qp::{Change, Service, State};
 use std::collections::BTreeSet;
@@ -110,6 +110,30 @@ fn a_message_that_cannot_be_taken_says_why() {
     let statuses = [4, 5, 6].map(|_| rig.completion(0)).map(|seen| (seen.request, seen.status));
     let wanted = [ended(4, Status::BadLength), ended(5, Status::BadOperation), ended(6, Status::BadLocalKey)];
     assert_eq!(statuses, wanted);
+}
+
+#[test]
+fn keys_and_handles_are_those_of_the_receiver_and_of_the_domain() {
+    let mut rig = Rig::new(1, Service::Reliable, Weather::default());
+    let to = rig.programs[1].qpn;
+    let key = |qkey| Change { qkey: Some(qkey), ..Change::default() };
+    rig.programs[1].receive(7, 0, 10);
+    rig.programs[1].device.change_qp(to, key(QKEY + 1)).unwrap();
+    rig.programs[0].send(1, 0, 10, to);
+    let seen = rig.completion(0);
+    assert_eq!((seen.request, seen.status), ended(1, Status::BadRemoteQp), "another key");
+    rig.programs[1].device.change_qp(to, key(QKEY)).unwrap();
+    let right = rig.programs[0].handle;
+    let other = rig.programs[0].device.add_pd().unwrap();
+    for handle in [rig.programs[0].device.add_handle(other, 2, 2).unwrap(), 99] {
+        rig.programs[0].handle = handle;
+        rig.programs[0].send(2, 0, 10, to);
+        let seen = rig.completion(0);
+        assert_eq!((seen.request, seen.status), ended(2, Status::BadHandle), "handle {handle}");
+    }
+    rig.programs[0].handle = right;
+    rig.programs[0].send(3, 0, 10, to);
+    assert_eq!((rig.completion(0).status, rig.completion(1).request), (0, 7));
 }
 
 #[test]

@@ -95,8 +95,12 @@ fn a_soft_efa_is_told_as_one() {
     let efa = Device { kind: Kind::Efa, name: "efa_0".into(), ..devices(1).remove(0) };
     let ask = |command, more: &[(u16, &[u8])]| {
         let attributes = [&[(attribute::DEV_INDEX, &[0; 4][..])], more].concat();
-        let answered =
-            answers(&request(command, REQUEST, &attributes), PORT_OF_SOCKET, &[efa.clone()], false);
+        let answered = answers(
+            &request(command, REQUEST, &attributes),
+            PORT_OF_SOCKET,
+            std::slice::from_ref(&efa),
+            false,
+        );
         answered.into_iter().next().unwrap()
     };
     let device = ask(command::GET, &[]);

@@ -74,6 +74,7 @@ pub const CASES: &[Case] = &[
     },
     alone("efa-fi-info", "fi_info", "-p efa", &[Says::Text("efa_0-rdm"), Says::Text("efa_0-dgrm")]),
     fabric("efa-fi-pingpong", "-p efa -e rdm", MEGABYTE),
+    fabric("efa-fi-pingpong-dgram", "-p efa -e dgram", &[Says::Text("4k      10      =10")]),
     Case {
         client_nics: "--fault 0s:efa_0:drop=0.02",
         ..fabric("efa-fi-pingpong-drop", "-p efa -e rdm", MEGABYTE_IN_SPITE)
