@@ -9,7 +9,7 @@ use shunt_host::agent::links::envelope::{BODY_MAX, Header, Kind, Seal, Stranger,
 use shunt_host::events::control::Order;
 use shunt_host::nic::datagram::MESSAGE_MAX;
 use shunt_soft_machine::control::Request;
-use shunt_soft_machine::kind::Kind;
+use shunt_soft_machine::kind::Kind as Device;
 use shunt_soft_machine::settings::{parse_addresses, parse_fault, parse_nic, parse_rate};
 use shunt_soft_nic::FaultKind;
 use std::collections::HashSet;
@@ -115,7 +115,7 @@ fn kind(text: &str) {
 }
 
 fn settings(text: &str) {
-    if let Ok(planned) = parse_fault(text, NICS, Kind::default()) {
+    if let Ok(planned) = parse_fault(text, NICS, Device::default()) {
         assert!(planned.nic < NICS, "a fault for a NIC that is not there");
     }
     if let Ok(addresses) = parse_addresses(text) {
