@@ -7,6 +7,7 @@ mod options;
 mod pattern;
 mod rate;
 mod receiver;
+mod revoke;
 mod run;
 mod sender;
 mod table;
@@ -14,7 +15,7 @@ mod verdict;
 
 use anyhow::Result;
 use ends::both;
-use options::Options;
+use options::{Mode, Options};
 use shunt_json::Document;
 use shunt_transfer::Source;
 use shunt_transfer_program::place::take;
@@ -27,6 +28,21 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
+    if let Some(to) = &options.sender {
+        let text = serde_json::to_string(&revoke::send(options, source, to)?)?;
+        return Ok(Outcome { text, is_first: true, is_printed: true, status: 0 });
+    }
+    if options.mode == Mode::Revoke {
+        let (part, clock) = revoke::receive(options, source)?;
+        let verdict = Verdict::of(options, clock, &part, &part);
+        let status = verdict.exit_status();
+        return Ok(Outcome {
+            text: Document::new(verdict).pretty(),
+            is_first: true,
+            is_printed: true,
+            status,
+        });
+    }
     let place = take("transfer_bw", source, 2)?;
     let (text, status) = if options.table {
         let table = table::run(options, &place)?;

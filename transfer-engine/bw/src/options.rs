@@ -17,6 +17,9 @@ pub enum Mode {
     Read,
     /// Pages without immediates. Each transfer is cancelled at a random moment, and its memory is used again at once.
     Cancel,
+    /// Pages without immediates, of a sender in a process of its own. It is stopped in the middle, cut off, and goes
+    /// on; its memory at end 1 is used again meanwhile.
+    Revoke,
 }
 
 /// How transfers are cancelled.
@@ -28,7 +31,8 @@ pub enum CancelHow {
     Drain,
     /// What is not posted is dropped, the rest is waited for.
     Unposted,
-    /// Not at all: end 1 uses the memory again while the transfer is under way. The run shows late writes, and fails.
+    /// Not at all, nor is a sender cut off: end 1 uses the memory again while the transfer is under way. The run shows
+    /// late writes, and fails.
     Never,
 }
 
@@ -52,18 +56,24 @@ pub struct Options {
     /// Bytes of a page, or of a single write or read: a multiple of 8
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
     pub size: u64,
-    /// Pages of one transfer, with --mode paged or cancel
+    /// Pages of one transfer, with --mode paged, cancel or revoke
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(1..=256))]
     pub pages: u32,
     /// How transfers are cancelled, with --mode cancel
     #[arg(long, value_enum, value_name = "HOW", default_value = "now")]
     pub cancel: CancelHow,
+    /// Ends once so many transfers were cancelled, with --mode cancel; --duration is then the limit [default: 5m]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
+    pub cancels: Option<u32>,
     /// The rate of each kind and size of transfer instead, without faults: a row for each, on 1, 2, 4 .. --rails rails
-    #[arg(long, conflicts_with_all = ["mode", "size", "cancel", "inject"])]
+    #[arg(long, conflicts_with_all = ["mode", "size", "cancel", "cancels", "inject"])]
     pub table: bool,
     /// How long end 0 begins transfers [default: 3s; a row of --table 500ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<u64>,
+    /// This process is the sender of --mode revoke, which connects to this address
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    pub sender: Option<String>,
     /// Rails, NICs, faults, and the file of the verdict
     #[command(flatten)]
     pub nics: NicOptions,
@@ -78,16 +88,21 @@ const DURATION_MIN_NS: u64 = 20_000_000;
 /// Of a run, and of a row of the table, where nothing is said.
 const DURATION_NS: u64 = 3_000_000_000;
 const ROW_NS: u64 = 500_000_000;
+const CANCELS_NS: u64 = 300_000_000_000;
 
 impl Options {
     /// Writes and pages of one transfer.
     pub fn pages(&self) -> u64 {
-        if matches!(self.mode, Mode::Paged | Mode::Cancel) { self.pages.into() } else { 1 }
+        if matches!(self.mode, Mode::Paged | Mode::Cancel | Mode::Revoke) { self.pages.into() } else { 1 }
     }
 
     /// How long end 0 begins transfers, nanoseconds.
     pub fn duration(&self) -> u64 {
-        self.duration.unwrap_or(if self.table { ROW_NS } else { DURATION_NS })
+        self.duration.unwrap_or(match self.cancels {
+            _ if self.table => ROW_NS,
+            Some(_) => CANCELS_NS,
+            None => DURATION_NS,
+        })
     }
 
     /// Bytes of one transfer.
@@ -121,6 +136,19 @@ impl Checked for Options {
         if duration < DURATION_MIN_NS {
             let least = format_time(DURATION_MIN_NS);
             return Err(format!("--duration: expected at least {least}, got {}", format_time(duration)));
+        }
+        if self.cancels.is_some() && self.mode != Mode::Cancel {
+            return Err("--cancels: expected with --mode cancel, got another mode".to_owned());
+        }
+        if self.mode == Mode::Revoke {
+            if matches!(self.cancel, CancelHow::Drain | CancelHow::Unposted) {
+                return Err("--cancel: expected now or never with --mode revoke, got another one".to_owned());
+            }
+            if let Some(fault) = self.nics.inject.first() {
+                return Err(format!(
+                    "--inject {fault}: expected no fault with --mode revoke, which stops a process"
+                ));
+            }
         }
         self.nics.check_faults(2)?;
         for injection in &self.nics.inject {

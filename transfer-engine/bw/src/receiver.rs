@@ -189,7 +189,7 @@ impl<'a> Receiver<'a> {
     fn expect(&mut self, slot: usize) -> Result<()> {
         let pages = self.options.pages();
         let count = match self.options.mode {
-            Mode::Paged => pages,
+            Mode::Paged | Mode::Revoke => pages,
             Mode::Read | Mode::Cancel => 1,
             Mode::Single => self.end.engine.policy().writes_of(self.options.size).into(),
         };

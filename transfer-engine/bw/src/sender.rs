@@ -59,7 +59,8 @@ impl<'a> Sender<'a> {
         self.end.meet()?;
         let began = self.end.now();
         let until = began + Nanos::new(self.options.duration());
-        while self.end.now() < until && !self.part.peer_lost {
+        let enough = self.options.cancels.map_or(u64::MAX, u64::from);
+        while self.end.now() < until && !self.part.peer_lost && self.part.cancelled < enough {
             let free = self.slots.iter().position(|slot| !slot.writing && !slot.lent);
             match free {
                 Some(slot) => self.send(slot)?,
@@ -114,7 +115,7 @@ impl<'a> Sender<'a> {
                 let (from, to) = ((source, at), (target, at));
                 self.end.engine.submit_write(now, &Write { peer, len: size, imm, from, to }, done)?
             }
-            Mode::Paged | Mode::Cancel => {
+            Mode::Paged | Mode::Cancel | Mode::Revoke => {
                 let pages = Pages { indices: (0..pages as u32).collect(), stride: size, offset: at };
                 let (from, to) = ((source, &pages), (target, &pages));
                 self.end.engine.submit_paged(now, &Paged { peer, page_len: size, imm, from, to }, done)?

@@ -21,9 +21,10 @@ pub struct Part {
     pub transfers_lost: u64,
     /// This end has given the other one up.
     pub peer_lost: bool,
-    /// Transfers that were cancelled before all of them was written.
+    /// Transfers that were cancelled, or whose sender was cut off, before all of them was written.
     pub cancelled: u64,
-    /// From a cancel to the proof that nothing of it lands any more, nanoseconds: median, 99th percentile, longest.
+    /// From a cancel or revoke to the proof that nothing of it lands any more, nanoseconds: median, 99th percentile,
+    /// longest.
     pub cancel_ns: [u64; 3],
     /// Why the first of them failed.
     pub failure: String,
@@ -58,7 +59,7 @@ pub struct Verdict {
     pub verdict: &'static str,
     /// What figures are.
     pub clock: &'static str,
-    /// `single`, `paged`, `read` or `cancel`.
+    /// `single`, `paged`, `read`, `cancel` or `revoke`.
     pub mode: String,
     /// Bytes of a page or write.
     pub size: u64,
@@ -92,10 +93,11 @@ impl Verdict {
             ..sender.clone()
         };
         let broken = part.pages_wrong + part.imm_doubled + part.imm_missing + part.late_writes;
-        let missed = part.faults.iter().any(|struck| struck.hits == 0);
+        let too_few = part.cancelled < options.cancels.map_or(0, u64::from);
+        let missed = too_few || part.faults.iter().any(|struck| struck.hits == 0);
         // A run that moved nothing shows nothing.
         let idle = match options.mode {
-            Mode::Cancel => part.cancelled == 0,
+            Mode::Cancel | Mode::Revoke => part.cancelled == 0,
             _ => part.transfers == 0 || part.pages != part.transfers * options.pages(),
         };
         let verdict = match () {

@@ -84,16 +84,22 @@ fn two_processes_go_on_by_the_other_port() {
     let both_ends = || {
         let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
         let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+        // Soft NICs that meet no other process's.
+        let runtime = std::env::temp_dir().join(format!("transfer-bw-{}", std::process::id()));
+        std::fs::create_dir_all(&runtime).expect("a folder");
         let ends = ["0", "1"].map(|rank| {
             Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
                 .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
                 .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
+                .env("XDG_RUNTIME_DIR", &runtime)
+                .env_remove("SHUNT_FABRIC")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
                 .expect("the program starts")
         });
         let [first, second] = ends.map(|end| end.wait_with_output().expect("its end"));
+        std::fs::remove_dir_all(&runtime).expect("the folder goes");
         let said = String::from_utf8_lossy(&second.stderr).into_owned();
         assert_eq!((second.status.code(), second.stdout.len()), (first.status.code(), 0), "{said}");
         first
@@ -135,7 +141,10 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--inject", "1ms:0:peer-killed"], "expected a fault of a NIC"),
         (&["--inject", "1ms:0.0:dwon"], "no fault is called `dwon`; did you mean `down`?"),
         (&["--json", "/no/such/v.json"], "--json /no/such/v.json: No such file or directory"),
-        (&["--mode", "other"], "[possible values: single, paged, read, cancel]"),
+        (&["--mode", "other"], "[possible values: single, paged, read, cancel, revoke]"),
+        (&["--mode", "revoke", "--cancel", "drain"], "--cancel: expected now or never with --mode revoke"),
+        (&["--mode", "revoke", "--inject", "1ms:0.0:down"], "expected no fault with --mode revoke"),
+        (&["--cancels", "5"], "--cancels: expected with --mode cancel"),
         (&["--nic", "mlx4"], "[possible values: auto, mlx5, soft]"),
         (&["--table", "--size", "4K"], "'--table' cannot be used with '--size <SIZE>'"),
         (&["--table", "--pages", "33"], "--pages: expected at most 32 with --table, got 33"),
@@ -172,6 +181,24 @@ fn nothing_of_a_cancelled_transfer_lands_after_its_end() {
         let arguments = [&["--mode", "cancel", "--cancel", how, "--duration", "2s"][..], &HELD].concat();
         clean(&arguments, |verdict| number(verdict, "cancelled") > 0);
     }
+}
+
+#[test]
+fn a_run_ends_once_so_many_transfers_were_cancelled() {
+    let arguments =
+        ["--mode", "cancel", "--cancels", "300", "--size", "4K", "--inject", "100ms:0.0:hold=300ms"];
+    let verdict = clean(&arguments, |verdict| number(verdict, "failovers") > 0);
+    assert!((300..400).contains(&number(&verdict, "cancelled")), "{verdict}");
+    let short = ["--mode", "cancel", "--cancels", "1000000", "--duration", "300ms"];
+    first_with("not exercised", || transfer_bw(&short), |_| true);
+}
+
+#[test]
+fn nothing_of_a_sender_that_was_stopped_and_cut_off_lands_when_it_goes_on() {
+    let arguments = ["--mode", "revoke", "--duration", "1s"];
+    clean(&arguments, |verdict| number(verdict, "cancelled") > 0);
+    let never = [&arguments[..], &["--cancel", "never"]].concat();
+    first_with("broken", || transfer_bw(&never), |verdict| number(verdict, "late_writes") > 0);
 }
 
 #[test]
