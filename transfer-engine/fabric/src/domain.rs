@@ -105,7 +105,7 @@ impl FabricDomain {
             let mut path = Path::new(peer, number, leads, patience);
             if self.down.contains(&number) {
                 path.step(&mut self.around, Nanos::ZERO, |machine, now, acts| {
-                    machine.allow(now, false, acts)
+                    _ = machine.allow(now, false, acts)
                 });
             }
             self.paths.push(path);
