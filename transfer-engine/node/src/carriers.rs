@@ -36,6 +36,14 @@ impl Carriers {
         }
     }
 
+    /// What they are, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Nics(nics) => nics.describe(),
+            Self::Fabric(fabric) => format!("rails of libfabric, provider {}", fabric.provider),
+        }
+    }
+
     /// What times are that were measured on them, in one phrase.
     pub fn time_label(&self) -> &'static str {
         match self {
