@@ -45,6 +45,8 @@ pub struct FabricDomain {
     /// Rails of this end that are not used.
     down: BTreeSet<u32>,
     leaving: Vec<Leaving>,
+    /// Of the last poll.
+    now: Nanos,
     around: Around,
 }
 
@@ -79,6 +81,7 @@ impl FabricDomain {
             gone: BTreeSet::new(),
             down: BTreeSet::new(),
             leaving: Vec::new(),
+            now: Nanos::ZERO,
             around,
         };
         for (number, peer) in (0..).zip(&peers) {
@@ -136,11 +139,19 @@ impl FabricDomain {
 
     /// Takes a region's keys back: nothing of any peer lands in it or reads it any more. What still comes is refused,
     /// and ends at its sender with [`Denied`](shunt_transfer_engine::error::TransferError::Denied). A region that is
-    /// not registered is left alone.
+    /// not registered is left alone. Where software places bytes the lanes of all peers are closed for it, and made
+    /// again.
     pub fn deregister(&mut self, region: &Mr) {
-        for (known, key) in self.around.regions.iter_mut().zip(region.keys().iter()) {
-            known.remove(key);
+        let Self { paths, around, now, .. } = self;
+        let mut known = BTreeSet::new();
+        for ((rail, regions), key) in (0..).zip(&mut around.regions).zip(region.keys().iter()) {
+            known.extend(regions.remove(key).map(|_| rail));
         }
+        let is_begun = |path: &&mut Path| {
+            known.contains(&path.number) && around.rails[path.number as usize].places_by_software()
+        };
+        let begun: Vec<_> = paths.iter_mut().filter(is_begun).collect();
+        begun.into_iter().for_each(|path| path.step(around, *now, Machine::fail));
     }
 
     /// Closes all lanes on a rail of this end and opens no more, or opens them again: a fault for tests and programs.
@@ -219,6 +230,7 @@ impl Domain for FabricDomain {
     }
 
     fn poll(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        self.now = now;
         self.paths.iter_mut().for_each(|path| path.answer_all(&self.around));
         // Words first: an endpoint that its peer has left lets nothing more land.
         self.hear(now);

@@ -18,7 +18,9 @@ const QUESTIONS: [u32; 2] = [MODES, sys::FI_MR_BASIC];
 /// The layer that makes an endpoint of connections. With it libfabric reads through a null pointer where an endpoint is
 /// closed while a peer writes through it: seen with 1.17.
 const LAYER: &str = ";ofi_rxm";
-/// What tcp without that layer is called before libfabric 1.18.
+/// The layer over datagrams. With it bytes were seen to land at an end that had cut its peer off.
+const DATAGRAMS: &str = ";ofi_rxd";
+/// What tcp without the first layer is called before libfabric 1.18.
 const OWN_TCP: &str = "net";
 
 const fn is_virtual(mode: u32) -> bool {
@@ -28,9 +30,9 @@ const fn is_virtual(mode: u32) -> bool {
 /// What is wanted of a rail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// The provider's name: `tcp`, `shm`, `udp;ofi_rxd`, `efa`. Before libfabric 1.18 `tcp` is its provider `net`.
+    /// The provider's name: `tcp`, `shm`, `efa`. Before libfabric 1.18 `tcp` is its provider `net`.
     pub provider: &'a str,
-    /// A domain of it: for tcp and udp a network interface.
+    /// A domain of it: for tcp a network interface.
     pub domain: Option<&'a str>,
     /// An address of this machine that its endpoints have, in numbers.
     pub address: Option<&'a str>,
@@ -186,6 +188,12 @@ impl Rail {
         if self.0.limits.provider == "shm" { Alone::Nothing } else { Alone::SourceIsQuiet }
     }
 
+    /// True if the key of a write is looked at once, when its first byte arrives: what has begun goes on when the key
+    /// is taken back.
+    pub(crate) fn places_by_software(&self) -> bool {
+        self.0.limits.provider != "efa"
+    }
+
     pub(crate) fn domain(&self) -> *mut sys::fid_domain {
         self.0.domain.get()
     }
@@ -283,9 +291,9 @@ fn fits(infos: &Infos, limits: &Limits) -> Result<(), FabricError> {
     let unfit = |what, want, met: String| {
         Err(FabricError::Unfit { what, want, met: format!("{met}, of provider {}", limits.provider) })
     };
-    if limits.provider.ends_with(LAYER) {
-        let want = "one whose endpoints can be closed under load: tcp, net, shm, efa";
-        return unfit("a provider", want, "the layer ofi_rxm".to_owned());
+    if let Some(layer) = [LAYER, DATAGRAMS].iter().find(|layer| limits.provider.ends_with(**layer)) {
+        let want = "one whose endpoints can be closed under load, and let nothing land then: tcp, shm, efa";
+        return unfit("a provider", want, format!("the layer {}", &layer[1..]));
     }
     if imm_bytes < 4 {
         return unfit("immediates", "4 bytes or more", imm_bytes.to_string());

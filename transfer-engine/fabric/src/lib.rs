@@ -6,7 +6,7 @@
 //!
 //! | provider | nothing lands at an end whose endpoint is closed | the peer does not answer |
 //! | --- | --- | --- |
-//! | tcp, udp;ofi_rxd | its process alone places bytes, when it is polled | [`NoTruth`] after a packet's lifetime |
+//! | tcp | its process alone places bytes, when it is polled | [`NoTruth`] after a packet's lifetime |
 //! | shm | the same | [`Unproven`]: the peer's process may still copy out of this one's |
 //! | efa, not run on one | the NIC has destroyed the queue pair | [`NoTruth`] after a packet's lifetime |
 //!

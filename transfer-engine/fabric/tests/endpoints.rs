@@ -184,8 +184,12 @@ fn what_cannot_be_a_rail_is_refused_with_what_was_met() {
     }
     let refused =
         |wanted: Wanted<'_>| Rail::open(&wanted).err().map(|error| error.to_string()).unwrap_or_default();
-    let layered = refused(Wanted { provider: "tcp;ofi_rxm", ..TCP });
-    assert!(layered.contains("closed under load") && layered.contains("got the layer ofi_rxm"), "{layered}");
+    for (provider, layer) in
+        [("tcp;ofi_rxm", "got the layer ofi_rxm"), ("udp;ofi_rxd", "got the layer ofi_rxd")]
+    {
+        let layered = refused(Wanted { provider, ..TCP });
+        assert!(layered.contains("closed under load") && layered.contains(layer), "{layered}");
+    }
     let none = refused(Wanted { provider: "none", ..TCP });
     assert!(none.contains("fi_getinfo of provider none: expected success, got"), "{none}");
     let elsewhere = refused(Wanted { address: Some("nowhere"), ..TCP });

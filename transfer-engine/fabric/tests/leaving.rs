@@ -3,9 +3,10 @@
 use crate::rig::{TCP, read, write};
 use crate::two::{BYTES, PAGES, SECOND, Two, two};
 use shunt_recovery::nanos::Nanos;
-use shunt_transfer_engine::engine::OnDone;
+use shunt_transfer_engine::engine::{OnDone, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
+use shunt_transfer_engine::region::Rights;
 use shunt_transfer_engine::transfer::Ended;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,8 +65,7 @@ fn a_transfer_into_a_region_that_was_taken_back_ends_as_denied_and_others_go_on(
     let denied = |result: &&Result<(), TransferError>| matches!(result, Err(TransferError::Denied { .. }));
     assert!(results.iter().any(|result| denied(&result)), "{results:?}");
     assert!(results.iter().all(|result| result.is_ok() || denied(&result)), "{results:?}");
-    let rights = shunt_transfer_engine::region::Rights::ReadWrite;
-    two.regions[1] = two.engines[1].domain.register(&two.memories[1], rights).expect("a region");
+    two.regions[1] = two.engines[1].domain.register(&two.memories[1], Rights::ReadWrite).expect("a region");
     let (reached, done) = (two.expect(99, PAGES.into()), two.paged(99));
     two.until("pages", |_| reached.load(Ordering::Acquire) == 1 && crate::two::is_done(&done));
     two.check(1);
@@ -90,4 +90,27 @@ fn a_transfer_to_a_peer_that_stops_ends_as_uncertain_or_lost() {
         assert!(fits, "{result:?}");
     }
     assert!(results.iter().any(|(result, _)| result.is_err()), "it was stopped under way");
+}
+
+#[test]
+fn a_long_write_that_has_started_does_not_go_on_into_a_region_that_was_taken_back() {
+    const TRIES: usize = 5;
+    let hit = (0..TRIES).any(|_| {
+        let Some(mut two) = two(&[TCP, SECOND]) else { return true };
+        two.until_rails(2);
+        two.fill(1);
+        let (source, target) = (two.regions[0].clone(), two.regions[1].describe(Rights::ReadWrite));
+        let now = two.now();
+        let write = Write { peer: PeerId(1), len: BYTES, imm: Some(1), from: (&source, 0), to: (&target, 0) };
+        let pieces = two.engines[0].policy().writes_of(BYTES);
+        two.engines[0].submit_write(now, &write, OnDone::None).expect("posted");
+        two.until("its first bytes", |two| {
+            [0, BYTES / 2].iter().any(|at| read(&two.memories[1], *at, 8) != [0; 8])
+        });
+        let arrived = two.engines[1].counter(PeerId(0), 1);
+        two.engines[1].domain.deregister(&two.regions[1].clone());
+        assert!(poisoned(&mut two), "something landed");
+        arrived < pieces.into()
+    });
+    assert!(hit, "the write had ended each time");
 }
