@@ -143,15 +143,16 @@ impl FabricDomain {
     /// again.
     pub fn deregister(&mut self, region: &Mr) {
         let Self { paths, around, now, .. } = self;
-        let mut known = BTreeSet::new();
+        // Kept until the lanes are closed: what has started lands in memory that is still there.
+        let mut taken = BTreeMap::new();
         for ((rail, regions), key) in (0..).zip(&mut around.regions).zip(region.keys().iter()) {
-            known.extend(regions.remove(key).map(|_| rail));
+            taken.extend(regions.remove(key).map(|region| (rail, region)));
         }
-        let is_begun = |path: &&mut Path| {
-            known.contains(&path.number) && around.rails[path.number as usize].places_by_software()
-        };
-        let begun: Vec<_> = paths.iter_mut().filter(is_begun).collect();
-        begun.into_iter().for_each(|path| path.step(around, *now, Machine::fail));
+        for path in paths.iter_mut().filter(|path| taken.contains_key(&path.number)) {
+            if around.rails[path.number as usize].places_by_software() {
+                path.step(around, *now, Machine::fail);
+            }
+        }
     }
 
     /// Closes all lanes on a rail of this end and opens no more, or opens them again: a fault for tests and programs.
