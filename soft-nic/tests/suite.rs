@@ -24,6 +24,7 @@ mod rig;
 mod roce;
 mod send;
 mod shared_receive;
+mod srd;
 mod two_processes;
 mod uplink;
 mod wire;
