@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -119,7 +120,22 @@ fn is_right(fake: &Fake, tasks: &[Task]) -> bool {
 }
 
 fn run_all(fake: &Arc<Fake>, tasks: &[Task], watermark: u64) -> Report {
-    run(tasks, &mut Source(fake), &Same(fake), &Memory(fake.clone()), watermark)
+    let (fake, tasks) = (fake.clone(), tasks.to_vec());
+    limited(move || run(&tasks, &mut Source(&fake), &Same(&fake), &Memory(fake.clone()), watermark))
+}
+
+/// What it comes to, within a time that no pipeline takes: one that hangs fails its test.
+fn limited<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, heard) = channel();
+    let thread = std::thread::spawn(move || _ = tell.send(work()));
+    match heard.recv_timeout(Duration::from_secs(30)) {
+        Ok(done) => done,
+        Err(RecvTimeoutError::Timeout) => panic!("the pipeline: expected its end within 30 s, it hangs"),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => panic!("the pipeline: expected an answer, got none"),
+        },
+    }
 }
 
 proptest! {
@@ -180,7 +196,8 @@ fn stages_go_on_side_by_side() {
     let tasks: Vec<Task> = (0..3).map(|param| task(param, 0..10, 0)).collect();
     let fake = Arc::new(Fake::default());
     let wire = Held(fake.clone(), Memory(fake.clone()));
-    let report = run(&tasks, &mut Source(&fake), &Same(&fake), &wire, 60);
+    let (own, all) = (fake.clone(), tasks.clone());
+    let report = limited(move || run(&all, &mut Source(&own), &Same(&own), &wire, 60));
     assert_eq!((report.failure, report.writes), (None, 3));
     assert!(is_right(&fake, &tasks));
 }
