@@ -10,7 +10,8 @@ use crate::error::TransferError;
 use crate::ids::{ByNumber, ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
-use crate::message::{Messages, Outgoing};
+use crate::message::{Messages, Outgoing, skipped};
+use crate::probe::Probes;
 use crate::region::{Mr, MrDesc};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
@@ -24,6 +25,7 @@ enum Told {
     Caller(OnDone),
     Scatter(PeerId, Part),
     Barrier(PeerId, Part),
+    Probe(PeerId),
 }
 
 /// What the end of an expectation is for.
@@ -47,6 +49,7 @@ pub struct Engine<D> {
     watchers: Watchers,
     outgoing: Outgoing,
     messages: Messages,
+    probes: Probes,
     /// Messages that nobody has taken.
     inbox: VecDeque<(PeerId, Vec<u8>)>,
     /// Peers that leave, and who is told when they are cut off; `None` once that was told.
@@ -72,6 +75,7 @@ impl<D: Domain> Engine<D> {
             watchers: Watchers::default(),
             outgoing: Outgoing::default(),
             messages: Messages::default(),
+            probes: Probes::new(policy.give_up),
             inbox: VecDeque::new(),
             left: BTreeMap::new(),
             expectations: 0,
@@ -236,7 +240,7 @@ impl<D: Domain> Engine<D> {
         id
     }
 
-    /// Expects so many immediates of a peer, by a deadline.
+    /// Expects so many immediates of a peer, by a deadline; at the latest until the peer is lost.
     ///
     /// # Errors
     /// None are expected, or another expectation of this immediate is open.
@@ -341,7 +345,8 @@ impl<D: Domain> Engine<D> {
 
     /// When a step has something to do next, if nothing happens before.
     pub fn next_deadline(&self) -> Nanos {
-        self.transfers.next_deadline().min(self.counters.next_deadline())
+        let transfers = self.transfers.next_deadline();
+        transfers.min(self.counters.next_deadline()).min(self.probes.next_deadline())
     }
 
     /// Takes what has happened, posts what can be posted, tells what has ended. False if there was nothing to do.
@@ -382,6 +387,7 @@ impl<D: Domain> Engine<D> {
         let overdue = self.counters.overdue(now);
         busy |= !overdue.is_empty();
         overdue.into_iter().for_each(|ended| self.tell_reached(ended));
+        self.probe(now);
         busy |= self.post(now);
         while let Some(output) = self.transfers.next_output() {
             busy = true;
@@ -392,6 +398,16 @@ impl<D: Domain> Engine<D> {
             }
         }
         busy
+    }
+
+    /// Speaks to peers of which something is expected: a message that they pass over.
+    fn probe(&mut self, now: Nanos) {
+        for peer in self.probes.due(now, self.counters.awaited()) {
+            // A message without bytes is short enough.
+            let parts = self.outgoing.parts(peer, &[]).unwrap_or_default();
+            let pieces = parts.iter().map(|part| self.cut().part(skipped(part))).collect();
+            self.begin(now, peer, pieces, Told::Probe(peer));
+        }
     }
 
     /// Posts while lanes have room.
@@ -418,6 +434,13 @@ impl<D: Domain> Engine<D> {
                 }
             }
             Some(Told::Barrier(peer, part)) => self.tell_met(part, peer, ended.result),
+            Some(Told::Probe(peer)) => {
+                self.probes.ended(peer);
+                // What was expected since it was lost does not come either.
+                if ended.result.is_err() {
+                    self.peer_is_gone(peer);
+                }
+            }
             Some(Told::Caller(OnDone::None)) | None => {}
         }
     }

@@ -66,6 +66,11 @@ impl ImmCounters {
         self.open.contains_key(&(peer, imm))
     }
 
+    /// Peers of which something is expected; one may come more than once.
+    pub fn awaited(&self) -> impl Iterator<Item = PeerId> {
+        self.open.keys().map(|(peer, _)| *peer)
+    }
+
     /// How many have arrived and were not taken by an expectation.
     pub fn count(&self, peer: PeerId, imm: u32) -> u64 {
         self.counts.get(&(peer, imm)).copied().unwrap_or(0)

@@ -14,6 +14,7 @@
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
+//! | `probe` | peers that are only waited for; pure |
 //! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
 //! | [`region`] | regions and their descriptions, bounds and rights; pure |
@@ -35,6 +36,7 @@ pub mod join;
 mod lane;
 mod life;
 pub mod message;
+mod probe;
 pub mod rc;
 mod recover;
 pub mod region;

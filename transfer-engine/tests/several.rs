@@ -212,8 +212,30 @@ fn what_a_call_to_several_cannot_do_is_refused_before_anything_is_posted() {
         let barrier = Barrier { imm: 7, from: &from, others, until: LATE };
         assert!(mesh.engines[0].submit_barrier(now, &barrier, Box::new(|_| ())).is_err(), "{others:?}");
     }
+    // Who is waited for is spoken to.
+    mesh.engines[0].forget(PeerId(2), 7);
     mesh.run(LATE);
     assert_eq!(mesh.sim.counts().executed, 0);
+}
+
+#[test]
+fn what_is_expected_of_a_dead_peer_ends_though_nothing_is_sent_to_it() {
+    let mut mesh = mesh(1, dead(1));
+    let told: Told<(u32, Result<(), TransferError>)> = Arc::default();
+    let expect = |mesh: &mut Mesh, peer: u32| {
+        let to = told.clone();
+        let done = Box::new(move |result| to.lock().unwrap().push((peer, result)));
+        mesh.engines[0].expect((PeerId(peer), 5), 1, Nanos::MAX, done).expect("an expectation");
+    };
+    expect(&mut mesh, 1);
+    expect(&mut mesh, 2);
+    mesh.run(LATE);
+    let missing = || Err(TransferError::Missing { imm: 5, got: 0, want: 1, peer: PeerId(1) });
+    assert_eq!(*told.lock().unwrap(), [(1, missing())], "and not of the other one");
+    // The peer was lost before this one began.
+    expect(&mut mesh, 1);
+    mesh.run(LATE + LATE);
+    assert_eq!(*told.lock().unwrap(), [(1, missing()), (1, missing())]);
 }
 
 /// What became of a barrier, and when.

@@ -320,6 +320,15 @@ fn a_peer_that_is_killed_is_lost_and_what_was_expected_of_it_is_missing() {
 }
 
 #[test]
+fn a_peer_that_is_killed_while_it_is_only_waited_for_is_lost() {
+    let Some(folder) = folder() else { return };
+    let own: &[(&str, &str)] = &[("SHUNT_GIVE_UP", "500ms")];
+    let outputs = job(&program(folder, "job"), &["waits"], &[own, own]);
+    let text = said(&outputs[0]) + &said(&outputs[1]);
+    assert_eq!((outputs[0].status.code(), outputs[1].status.code()), (Some(0), None), "{text}");
+}
+
+#[test]
 fn a_job_that_cannot_start_says_so_in_time() {
     let Some(folder) = folder() else { return };
     let program = program(folder, "job");

@@ -1,5 +1,5 @@
 /* An end of a job of processes. `open SECONDS STATUS TEXT`: ste_open within that time returns that status, and its
- * text holds that. `lost`: end 1 is killed while end 0 writes to it. */
+ * text holds that. `lost`: end 1 is killed while end 0 writes to it. `waits`: while end 0 only waits for it. */
 #include "check.h"
 #include <signal.h>
 
@@ -65,9 +65,34 @@ static int loses(void) {
     return 0;
 }
 
+/* Nothing is sent to a peer that dies: what is expected of it ends all the same. */
+static int waits(void) {
+    ste_engine *engine = NULL;
+    ste_options options = STE_OPTIONS(SOON);
+    uint32_t end = 9;
+    OK(ste_open(&options, &engine));
+    OK(ste_end(engine, &end));
+    OK(ste_exchange(engine, NULL, 0, NULL, 0, NULL, SOON));
+    if (end == 1) {
+        raise(SIGKILL);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        ste_operation *expected = NULL;
+        OK(ste_expect(engine, 1, 8, 1, UINT64_MAX, NULL, &expected));
+        IS(STE_MISSING, ste_wait(expected, SOON, NULL));
+        OK(ste_free_operation(expected));
+    }
+    printf("end 0: %s\n", ste_last_error());
+    OK(ste_close(engine, SOON));
+    return 0;
+}
+
 int main(int count, char **words) {
     if (count == 5 && strcmp(words[1], "open") == 0) {
         return opens(atoi(words[2]), atoi(words[3]), words[4]);
+    }
+    if (count == 2 && strcmp(words[1], "waits") == 0) {
+        return waits();
     }
     TRUE(count == 2 && strcmp(words[1], "lost") == 0);
     return loses();
