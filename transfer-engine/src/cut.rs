@@ -47,13 +47,17 @@ impl Cut<'_> {
         let Paged { page_len, imm, from: (source, from), to: (target, to), .. } = *paged;
         self.check_keys(source, target)?;
         let pairs = page_pairs(from, to)?;
-        if pairs.is_empty() || page_len > PIECE_MAX {
+        if pairs.len() == 0 || page_len > PIECE_MAX {
             let met = format!("{} of {page_len} bytes", pairs.len());
             let (what, want) = ("pages", "one or more of at most 2^30 bytes");
             return Err(TransferError::Refused { what, want, met });
         }
         let mut all = Vec::with_capacity(pairs.len());
-        for (from, to) in pairs {
+        for pair in pairs {
+            let Some((from, to)) = pair else {
+                let (what, want) = ("pages", "offsets below 2^64");
+                return Err(TransferError::Refused { what, want, met: "an index beyond that".to_owned() });
+            };
             let from = source.part("source page", from, page_len)?;
             let to = target.writable("target page", to, page_len)?;
             all.push(self.piece(Op::Write(imm), (source, from), (target, to), page_len));

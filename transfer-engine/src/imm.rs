@@ -25,6 +25,8 @@ pub type Ended = (ExpectationId, Result<(), TransferError>);
 pub struct ImmCounters {
     counts: BTreeMap<(PeerId, u32), u64>,
     open: BTreeMap<(PeerId, u32), Open>,
+    /// No expectation is overdue before.
+    due: Option<Nanos>,
 }
 
 impl ImmCounters {
@@ -58,6 +60,7 @@ impl ImmCounters {
             self.counts.remove(&(peer, imm));
         }
         self.open.insert((peer, imm), Open { id, want, until });
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
         Ok(self.reach(peer, imm))
     }
 
@@ -78,7 +81,12 @@ impl ImmCounters {
 
     /// Ends what is overdue. The count stays: what comes late is kept.
     pub fn overdue(&mut self, now: Nanos) -> Vec<Ended> {
-        self.end(|_, open| open.until <= now)
+        if self.due.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let ended = self.end(|_, open| open.until <= now);
+        self.due = self.open.values().map(|open| open.until).min();
+        ended
     }
 
     /// Ends what is expected of a peer that is lost.
@@ -86,9 +94,9 @@ impl ImmCounters {
         self.end(|of, _| of == peer)
     }
 
-    /// When the next expectation is overdue; never, if there is none.
+    /// No expectation is overdue before; never, if there is none.
     pub fn next_deadline(&self) -> Nanos {
-        self.open.values().map(|open| open.until).min().unwrap_or(Nanos::MAX)
+        self.due.unwrap_or(Nanos::MAX)
     }
 
     /// An immediate of a peer is of no use any more: its count is dropped, and what is expected of it ends. One that

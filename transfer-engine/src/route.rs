@@ -1,7 +1,7 @@
 //! The way to one peer: pieces that wait, and the lanes that take them. Pure.
 
 use crate::domain::{LaneFacts, Piece};
-use crate::ids::{LaneId, TransferId};
+use crate::ids::{LaneId, PeerId, TransferId};
 use crate::lane::Lane;
 use crate::recover::Held;
 use crate::shard::{Load, choose};
@@ -25,12 +25,21 @@ pub(crate) struct Route {
     pub lost: bool,
     /// The peer has left for good.
     pub left: bool,
+    /// It stands among those for which a piece may be posted.
+    pub ready: bool,
 }
 
 impl Route {
     /// True if a transfer waits.
     pub fn has_more(&self) -> bool {
         self.waiting.iter().any(|held| held.piece.transfer != TransferId::ENDED)
+    }
+
+    /// Has it stand among those for which a piece may be posted, if one waits.
+    pub fn make_ready(&mut self, peer: PeerId, all: &mut VecDeque<PeerId>) {
+        if !self.waiting.is_empty() && !std::mem::replace(&mut self.ready, true) {
+            all.push_back(peer);
+        }
     }
 
     /// A lane may be used.

@@ -46,24 +46,20 @@ impl Pages {
     }
 }
 
-/// Pairs of offsets, source and target, of pages that are copied in order.
+/// Pairs of offsets, source and target, of pages that are copied in order. `None`: a page that has no address.
 ///
 /// # Errors
-/// The two do not have the same number of pages, or a page has no address.
-pub fn page_pairs(from: &Pages, to: &Pages) -> Result<Vec<(u64, u64)>, TransferError> {
-    let refused = |what, want, met: String| Err(TransferError::Refused { what, want, met });
+/// The two do not have the same number of pages.
+pub fn page_pairs(
+    from: &Pages,
+    to: &Pages,
+) -> Result<impl ExactSizeIterator<Item = Option<(u64, u64)>>, TransferError> {
     if from.indices.len() != to.indices.len() {
         let met = format!("{} and {}", from.indices.len(), to.indices.len());
-        return refused("pages of source and target", "the same number", met);
+        let (what, want) = ("pages of source and target", "the same number");
+        return Err(TransferError::Refused { what, want, met });
     }
-    let mut pairs = Vec::with_capacity(from.indices.len());
-    for i in 0..from.indices.len() {
-        let Some(pair) = from.at(i).zip(to.at(i)) else {
-            return refused("pages", "offsets below 2^64", "an index beyond that".to_owned());
-        };
-        pairs.push(pair);
-    }
-    Ok(pairs)
+    Ok((0..from.indices.len()).map(|i| from.at(i).zip(to.at(i))))
 }
 
 /// What is known of a lane when a piece is to be placed.
@@ -117,10 +113,11 @@ mod tests {
     #[test]
     fn pages_lie_where_their_indices_say() {
         let pages = |indices: &[u32], stride| Pages { indices: indices.to_vec(), stride, offset: 16 };
-        let pairs = page_pairs(&pages(&[2, 0], 100), &pages(&[1, 7], 10));
-        assert_eq!(pairs, Ok(vec![(216, 26), (16, 86)]));
-        assert!(page_pairs(&pages(&[1], 1), &pages(&[1, 2], 1)).is_err(), "not as many");
-        assert!(page_pairs(&pages(&[3], u64::MAX), &pages(&[3], 1)).is_err(), "no address");
+        let (from, to, far) = (pages(&[2, 0], 100), pages(&[1, 7], 10), pages(&[3], u64::MAX));
+        let all = |from, to| page_pairs(from, to).map(Iterator::collect::<Vec<_>>);
+        assert_eq!(all(&from, &to), Ok(vec![Some((216, 26)), Some((16, 86))]));
+        assert!(all(&far, &to).is_err(), "not as many");
+        assert_eq!(all(&far, &pages(&[3], 1)), Ok(vec![None]), "no address");
     }
 
     #[test]

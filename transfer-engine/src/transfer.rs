@@ -46,10 +46,10 @@ pub struct Transfers {
     give_up: Nanos,
     next: u64,
     lives: ByNumber<TransferId, Life>,
-    routes: BTreeMap<PeerId, Route>,
+    routes: ByNumber<PeerId, Route>,
     lane_of: ByNumber<LaneId, PeerId>,
-    /// Peers for which a piece may be posted.
-    ready: BTreeSet<PeerId>,
+    /// Peers for which a piece may be posted, each once.
+    ready: VecDeque<PeerId>,
     replays: Replays,
     /// [`Transfers::tick`] has nothing to do before.
     due: Nanos,
@@ -65,9 +65,9 @@ impl Transfers {
             give_up,
             next: 0,
             lives: ByNumber::default(),
-            routes: BTreeMap::new(),
+            routes: ByNumber::default(),
             lane_of: ByNumber::default(),
-            ready: BTreeSet::new(),
+            ready: VecDeque::new(),
             replays: Replays::new(),
             due: Nanos::MAX,
             out: VecDeque::new(),
@@ -92,8 +92,8 @@ impl Transfers {
         if route.left {
             self.leave(peer);
         } else {
+            route.make_ready(peer, &mut self.ready);
             self.look_for_lanes(now, peer);
-            self.ready.insert(peer);
         }
         self.settle(id);
         id
@@ -131,15 +131,15 @@ impl Transfers {
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
         self.counts.opened += 1;
         self.lane_of.insert(id, facts.peer);
-        self.routes.entry(facts.peer).or_default().opened(id, facts);
-        self.ready.insert(facts.peer);
+        let route = self.routes.entry(facts.peer).or_default();
+        route.opened(id, facts);
+        route.make_ready(facts.peer, &mut self.ready);
     }
 
     /// The next pieces to post, and on which lane: they are under way from here on.
     pub fn next_batch(&mut self) -> Option<(LaneId, &[Piece])> {
         let Self { routes, lives, ready, .. } = self;
-        while let Some(peer) = ready.first().copied() {
-            let route = routes.entry(peer).or_default();
+        while let Some(route) = ready.front().and_then(|peer| routes.get_mut(peer)) {
             route.assign(|id, count| {
                 if let Some(life) = lives.get_mut(&id) {
                     (life.waiting, life.under_way) = (life.waiting - count, life.under_way + count);
@@ -148,10 +148,10 @@ impl Transfers {
             if route.lanes().any(|(_, lane)| lane.has_fresh()) {
                 break;
             }
-            ready.remove(&peer);
+            route.ready = false;
+            ready.pop_front();
         }
-        let peer = ready.first()?;
-        routes.get_mut(peer)?.next_batch()
+        routes.get_mut(ready.front()?)?.next_batch()
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -165,9 +165,7 @@ impl Transfers {
         let Some(route) = self.routes.get_mut(&peer) else { return };
         let mut done = std::mem::take(&mut self.done);
         route.lane(id).into_iter().for_each(|lane| lane.sent(count, &mut done));
-        if !route.waiting.is_empty() {
-            self.ready.insert(peer);
-        }
+        route.make_ready(peer, &mut self.ready);
         for one in done.drain(..) {
             match one {
                 Done::Pieces(id, count) => self.written(id, count),
@@ -179,8 +177,10 @@ impl Transfers {
 
     /// A piece of a lane without an order is executed.
     pub fn executed(&mut self, id: LaneId, number: u64) {
-        let held = self.lane(id).and_then(|lane| lane.take(number));
-        self.lane_of.get(&id).into_iter().for_each(|peer| _ = self.ready.insert(*peer));
+        let Some(peer) = self.lane_of.get(&id).copied() else { return };
+        let Some(route) = self.routes.get_mut(&peer) else { return };
+        let held = route.lane(id).and_then(|lane| lane.take(number));
+        route.make_ready(peer, &mut self.ready);
         held.into_iter().for_each(|held| self.done(held));
     }
 
@@ -210,7 +210,6 @@ impl Transfers {
         for (pieces, missing) in replays {
             self.replay(pieces, missing);
         }
-        self.ready.insert(peer);
     }
 
     /// Pieces of one immediate are written again, of which so many did not arrive.
@@ -231,8 +230,9 @@ impl Transfers {
         for held in post.into_iter().rev() {
             // Its transfer has not ended: it waits for this piece.
             let Some(peer) = self.lives.get(&held.piece.transfer).map(|life| life.peer) else { continue };
-            self.routes.entry(peer).or_default().waiting.push_front(held);
-            self.ready.insert(peer);
+            let route = self.routes.entry(peer).or_default();
+            route.waiting.push_front(held);
+            route.make_ready(peer, &mut self.ready);
         }
         executed.into_iter().for_each(|held| self.done(held));
         self.give_up_pieces(in_doubt.into(), quiet);
@@ -269,7 +269,9 @@ impl Transfers {
         }
         let give_up = self.give_up;
         let gone = |route: &Route| !route.left && route.pathless.is_some_and(|since| since + give_up <= now);
-        let lost: Vec<_> = self.routes.iter().filter(|(_, route)| gone(route)).map(|(id, _)| *id).collect();
+        let all = self.routes.iter().filter(|(_, route)| gone(route));
+        let mut lost: Vec<_> = all.map(|(id, _)| *id).collect();
+        lost.sort_unstable();
         lost.into_iter().for_each(|peer| self.lose(now, peer));
         let drains = self.lives.values().filter_map(|life| life.drain_until);
         let waits = self.routes.values().filter(|route| !route.left && (!route.lost || route.has_more()));
@@ -364,7 +366,6 @@ impl Transfers {
 
     /// Pieces that were not executed wait again, in front, unless their transfer was stopped.
     fn again(&mut self, peer: PeerId, pieces: VecDeque<Held>) {
-        self.ready.insert(peer);
         for held in pieces.into_iter().rev() {
             if let Some(tag) = held.tag.filter(|tag| self.replays.is_over(*tag)) {
                 let follows = self.replays.lost(tag);
@@ -383,6 +384,7 @@ impl Transfers {
             if let Some(held) = left.filter(|_| !route.left) {
                 self.counts.again += 1;
                 route.waiting.push_front(held);
+                route.make_ready(peer, &mut self.ready);
             }
             self.settle(id);
         }
