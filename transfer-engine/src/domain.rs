@@ -18,6 +18,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// True if it takes a receive of the other end.
+    pub const fn takes_receive(&self) -> bool {
+        matches!(self, Self::Write(Some(_)) | Self::Send(_))
+    }
+
     /// True if the other end changes in no way when it is done twice: a receiver passes over a part that it has.
     pub const fn repeats(&self) -> bool {
         matches!(self, Self::Read | Self::Write(None) | Self::Send(_))

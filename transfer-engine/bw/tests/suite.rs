@@ -79,6 +79,13 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     }
 }
 
+/// Regression: a NIC that is gone counts nothing, and transfers ended uncertain although their receiver knew.
+#[test]
+fn where_the_receivers_nic_is_gone_its_own_count_says_what_arrived() {
+    let fault = ["--mode", "paged", "--duration", "2s", "--size", "64K", "--inject", "500ms:1.0:nic-gone"];
+    clean(&fault, |verdict| number(verdict, "failovers") > 0);
+}
+
 #[test]
 fn two_processes_go_on_by_the_other_port() {
     let both_ends = || {

@@ -1,5 +1,7 @@
 //! The domain: joins the recovery engine, its links and events, and the lanes.
 
+use super::doubts::Counting;
+use super::endpoint::Made;
 use super::lane::{LANE_DEPTH, Lane};
 use super::owner::{Owned, OwnedPath};
 use super::queue::{Came, Queue};
@@ -63,6 +65,7 @@ pub struct RcDomain {
     arrived: VecDeque<Arrival>,
     ports_asked: Nanos,
     leaving: Vec<Leaving>,
+    counting: Counting,
     /// Dropped after the engine, whose workers may be fencing what uses them.
     keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
     /// Dropped last: queue pairs and keys stand in their protection domains.
@@ -127,6 +130,7 @@ impl RcDomain {
             arrived: VecDeque::new(),
             ports_asked: now,
             leaving: Vec::new(),
+            counting: Counting::default(),
             keys: BTreeMap::new(),
             _rails: rails,
         };
@@ -279,6 +283,14 @@ impl RcDomain {
                     self.owned.remarks.push(remark);
                 }
             }
+            Some(Said::HowMany(number, incarnation)) => {
+                let key = self.owned.key(from, number);
+                self.counting.questions.extend(key.map(|key| (from, number, (key, incarnation))));
+            }
+            Some(Said::Came(number, incarnation, count)) => {
+                let key = self.owned.key(from, number);
+                self.counting.counts.extend(key.map(|key| ((key, incarnation), count)));
+            }
             None => self.owned.remarks.push(format!("end {from} sent an unknown message")),
         }
     }
@@ -341,16 +353,53 @@ impl RcDomain {
     }
 
     /// Fences that are answered.
-    fn take_answers(&mut self, events: &mut Vec<Event>) {
+    fn take_answers(&mut self, now: Nanos, events: &mut Vec<Event>) {
         for (key, request, verdict) in std::mem::take(&mut self.owned.answers) {
             let lane = self.owned.paths[key].lane;
             let asked = lane.and_then(|id| self.lanes.get(&id)).and_then(|lane| lane.asked);
-            if let Some(id) = lane.filter(|_| asked == Some(request)) {
-                let fence = self.lanes.remove(&id).map(|lane| lane.fence(verdict));
-                events.extend(fence.map(|fence| Event::Closed(id, fence)));
-                self.owned.paths[key].lane = None;
+            let Some(id) = lane.filter(|_| asked == Some(request)) else { continue };
+            if self.lanes.get(&id).is_some_and(|lane| lane.wants_count(verdict)) {
+                self.counting.doubts.begin(now, id, (key, self.owned.paths[key].opened));
+            } else {
+                self.closed(id, |lane| lane.fence(verdict), events);
             }
         }
+        for (at, count) in std::mem::take(&mut self.counting.counts) {
+            let Some(id) = self.counting.doubts.answered(at) else { continue };
+            self.closed(id, |lane| count.map_or(Fence::NoTruth, |count| lane.fence_by_count(count)), events);
+        }
+        for id in self.counting.doubts.overdue(now) {
+            self.closed(id, |_| Fence::NoTruth, events);
+        }
+    }
+
+    /// A lane is closed, and another one may be opened on its path.
+    fn closed(&mut self, id: LaneId, fence: impl Fn(&Lane) -> Fence, events: &mut Vec<Event>) {
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        events.push(Event::Closed(id, fence(&lane)));
+        self.owned.paths[lane.key].lane = None;
+    }
+
+    /// Asks peers about lanes in doubt, and answers theirs. What their queue pairs have received was taken before.
+    fn ask_and_answer(&mut self, now: Nanos) {
+        for (key, incarnation) in self.counting.doubts.ask(now) {
+            let OwnedPath { peer, number, .. } = self.owned.paths[key];
+            self.say(now, peer, Said::HowMany(number, incarnation));
+        }
+        for (from, number, at) in std::mem::take(&mut self.counting.questions) {
+            let there = {
+                let made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
+                let it =
+                    made.iter().find(|made| (made.peer, made.key, made.incarnation) == (from, at.0, at.1));
+                it.map(|made| made.queue.tell_came())
+            };
+            let count = there.or_else(|| self.counting.ended.came(from, at));
+            self.say(now, from, Said::Came(number, at.1, count));
+        }
+    }
+
+    fn say(&mut self, now: Nanos, peer: u32, said: Said) {
+        self.engine.links.send(now, peer, encode(said), Reach::Both, &self.engine.ports);
     }
 
     /// Peers that are cut off, and lanes to them of which nothing is on its way any more.
@@ -387,7 +436,10 @@ impl RcDomain {
             }
             if gone {
                 let mut made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
-                made.retain(|made| !Arc::ptr_eq(&made.queue, &queue));
+                let ended = made.extract_if(.., |made| Arc::ptr_eq(&made.queue, &queue));
+                for Made { key, peer, incarnation, queue } in ended {
+                    self.counting.ended.put(peer, (key, incarnation), queue.tell_came());
+                }
             }
         }
     }
@@ -431,6 +483,7 @@ impl Domain for RcDomain {
         for lane in &lanes {
             // Its end is known: nothing else is told of it.
             self.lanes.get_mut(lane).into_iter().for_each(|lane| lane.told = true);
+            self.counting.doubts.forget(*lane);
         }
         self.leaving.push(Leaving { peer, keys, lanes, quiet: None });
     }
@@ -439,7 +492,8 @@ impl Domain for RcDomain {
         let now = self.step();
         self.look_at_lanes(now, events);
         self.receive(events);
-        self.take_answers(events);
+        self.take_answers(now, events);
+        self.ask_and_answer(now);
         self.look_at_leaving(now, events);
         self.open_lanes(now, events);
     }

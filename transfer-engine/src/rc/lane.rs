@@ -26,8 +26,10 @@ pub(super) struct Lane {
     first: u64,
     /// Pieces that are known to be executed.
     executed: u64,
-    /// Bytes of each piece under way, and of all.
-    under_way: VecDeque<u64>,
+    /// Of these, those that took a receive of the peer.
+    received: u64,
+    /// Bytes of each piece under way, and whether it takes a receive of the peer.
+    under_way: VecDeque<(u64, bool)>,
     bytes: u64,
     /// A request failed: none behind it was executed.
     broken: bool,
@@ -51,6 +53,7 @@ impl Lane {
             queue,
             first,
             executed: 0,
+            received: 0,
             under_way: VecDeque::new(),
             bytes: 0,
             broken: false,
@@ -77,7 +80,7 @@ impl Lane {
             // What was not posted is lost to the fence.
             self.broken = true;
         }
-        self.under_way.extend(pieces.iter().map(|piece| piece.len));
+        self.under_way.extend(pieces.iter().map(|piece| (piece.len, piece.op.takes_receive())));
         self.bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
     }
 
@@ -91,7 +94,9 @@ impl Lane {
             }
             if at >= self.first && !self.broken {
                 self.executed += 1;
-                self.bytes -= self.under_way.pop_front().unwrap_or(0);
+                let (bytes, receives) = self.under_way.pop_front().unwrap_or((0, false));
+                self.bytes -= bytes;
+                self.received += u64::from(receives);
             }
         }
         if self.executed > before {
@@ -132,6 +137,19 @@ impl Lane {
             && now > self.progress + patience.suspect + takes(on_rail, patience.slowest)
     }
 
+    /// True if the count of what the peer has received would tell more than a fence without a count.
+    pub fn wants_count(&self, verdict: Verdict) -> bool {
+        verdict.status == AnswerStatus::FencedNoTruth && self.under_way.iter().any(|(_, receives)| *receives)
+    }
+
+    /// What the peer's count of receives says of its pieces.
+    pub fn fence_by_count(&self, came: u64) -> Fence {
+        let more = came.checked_sub(self.received);
+        let covered =
+            more.and_then(|more| covered(more, self.under_way.iter().map(|(_, receives)| *receives)));
+        covered.map_or(Fence::NoTruth, |pieces| Fence::Executed(self.executed + pieces))
+    }
+
     /// What an answer about its fence says of its pieces.
     pub fn fence(&self, verdict: Verdict) -> Fence {
         match verdict.status {
@@ -154,9 +172,27 @@ fn takes(bytes: u64, rate: u64) -> Nanos {
     Nanos::new(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
+/// How many pieces, which were executed in order, so many receives cover: the last one that took a receive was
+/// executed, and so was all before it. What lies between that and the next one changes nothing when it is done twice.
+/// None: fewer pieces than that take a receive.
+fn covered(received: u64, pieces: impl Iterator<Item = bool>) -> Option<u64> {
+    let mut takers = (1..).zip(pieces).filter(|(_, receives)| *receives).map(|(number, _)| number);
+    match received.checked_sub(1) {
+        None => Some(0),
+        Some(before) => takers.nth(before as usize),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn receives_that_were_taken_say_what_was_executed() {
+        let pieces = [false, true, true, false, true, false];
+        let covered = |received| covered(received, pieces.into_iter());
+        assert_eq!([0, 1, 2, 3, 4].map(covered), [Some(0), Some(2), Some(3), Some(5), None]);
+    }
 
     #[test]
     fn long_pieces_are_given_the_time_that_they_take() {

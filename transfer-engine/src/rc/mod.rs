@@ -1,7 +1,8 @@
 //! A domain of RC queue pairs on ConnectX, or on soft NICs: each lane is a path of the recovery engine.
 //!
 //! A lane that fails is fenced at both ends by the engine, whoever noticed first. The count of the receiver's NIC says
-//! which pieces were executed; the engine makes the path again, and it opens as another lane.
+//! which pieces were executed; the engine makes the path again, and it opens as another lane. A NIC that is gone counts
+//! nothing any more: then the receiver itself says how many receives were taken.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -9,6 +10,7 @@
 //! | `endpoint` | the same, as the recovery engine sees it |
 //! | `owner` | the paths, as their owner knows them |
 //! | `lane` | one incarnation of a path, as transfers use it |
+//! | `doubts` | lanes whose fence told no count: peers are asked for theirs; pure |
 //! | `address` | where an end is, as it is sent to others |
 //! | `words` | what ends tell each other; pure |
 //! | `rails` | NICs, opened; memory, registered |
@@ -16,6 +18,7 @@
 
 mod address;
 mod domain;
+mod doubts;
 mod endpoint;
 mod lane;
 mod owner;

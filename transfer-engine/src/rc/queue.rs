@@ -75,6 +75,10 @@ pub(super) struct Queue {
     completed: Counter,
     /// Completions of the receive queue that were read: of immediates, and of what was flushed.
     received: Counter,
+    /// Of these, what peers sent.
+    came: Counter,
+    /// That number was told: nothing more is taken.
+    told: AtomicBool,
     gone: AtomicBool,
 }
 
@@ -123,6 +127,8 @@ impl Queue {
             posted: Counter::default(),
             completed: Counter::default(),
             received: Counter::default(),
+            came: Counter::default(),
+            told: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         })
     }
@@ -153,6 +159,12 @@ impl Queue {
         unsafe {
             Host::new(world).store_doorbell_record(pointer(at), doorbell::send_counter(received + DEPTH))
         }
+    }
+
+    /// How many receives peers took. The sender sends again what it does not cover, so nothing more is taken.
+    pub fn tell_came(&self) -> u64 {
+        self.told.store(true, Ordering::Release);
+        self.came.get()
     }
 
     /// Index of the next request.
@@ -239,7 +251,10 @@ impl Queue {
     /// A completion cannot be read.
     pub fn poll_received(&self, world: &dyn World, mut came: impl FnMut(Came)) -> Result<(), NicError> {
         let before = self.received.get();
-        let mut received = before;
+        let (mut received, mut taken) = (before, self.came.get());
+        if self.told.load(Ordering::Acquire) {
+            return Ok(());
+        }
         while let Some(tail) = self.tail(world, RECEIVE_CQ_AT, received) {
             let (entry, memory) = (self.entry(RECEIVE_CQ_AT, received), self.umem.memory().memory());
             let word = |offset: usize| {
@@ -248,16 +263,21 @@ impl Queue {
                 Ok::<_, NicError>(u32::from_be_bytes(bytes))
             };
             match tail.opcode {
-                cqe::opcode::RESP_WRITE_IMM => came(Came::Imm(word(IMMEDIATE_OFFSET)?)),
+                cqe::opcode::RESP_WRITE_IMM => {
+                    came(Came::Imm(word(IMMEDIATE_OFFSET)?));
+                    taken += 1;
+                }
                 cqe::opcode::RESP_SEND => {
                     let mut part = vec![0; (word(BYTE_COUNT_OFFSET)? as usize).min(PART_BYTES)];
                     memory.read(self.base + RECEIVED_AT + received % DEPTH * PART, &mut part)?;
                     came(Came::Part(part));
+                    taken += 1;
                 }
                 _ => {}
             }
             received += 1;
             self.received.set(received);
+            self.came.set(taken);
         }
         if received != before {
             self.top_up(world, received);

@@ -7,6 +7,8 @@ use shunt_recovery::path::{Word, WordParts};
 const MAGIC: u32 = 0x5445_0001;
 const PATH: u32 = 1;
 const PORT: u32 = 2;
+const HOW_MANY: u32 = 3;
+const CAME: u32 = 4;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub(super) enum Said {
     Path(u32, u32, Word),
     /// A port of the sender is down, or up again; when, on its clock.
     Port(u32, bool, u64),
+    /// How many receives of the sender's has this incarnation of a path taken? Both halves are fenced.
+    HowMany(u32, u32),
+    /// So many; none: that is not known any more.
+    Came(u32, u32, Option<u64>),
 }
 
 /// A message as bytes.
@@ -26,6 +32,11 @@ pub(super) fn encode(said: Said) -> Vec<u8> {
         }
         Said::Port(rail, down, at_ns) => {
             (vec![MAGIC, PORT, rail, down.into(), (at_ns >> 32) as u32, at_ns as u32], None)
+        }
+        Said::HowMany(number, incarnation) => (vec![MAGIC, HOW_MANY, number, incarnation], None),
+        Said::Came(number, incarnation, count) => {
+            let (known, count) = (u32::from(count.is_some()), count.unwrap_or(0));
+            (vec![MAGIC, CAME, number, incarnation, known, (count >> 32) as u32, count as u32], None)
         }
     };
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
@@ -45,6 +56,11 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
             whole.then_some(Said::Path(word(2)?, word(3)?, said))
         }
         (MAGIC, PORT) if bytes.len() == 24 => Some(Said::Port(word(2)?, word(3)? != 0, long(4)?)),
+        (MAGIC, HOW_MANY) if bytes.len() == 16 => Some(Said::HowMany(word(2)?, word(3)?)),
+        (MAGIC, CAME) if bytes.len() == 28 => {
+            let count = long(5)?;
+            Some(Said::Came(word(2)?, word(3)?, (word(4)? != 0).then_some(count)))
+        }
         _ => None,
     }
 }
@@ -65,6 +81,9 @@ mod tests {
             Said::Path(1, 2, Word::Truth(SideTruth::Exact { executed: 3, next_rcv_psn: 4 })),
             Said::Path(1, 2, Word::Make(card, 1)),
             Said::Port(1, true, 1 << 33),
+            Said::HowMany(1, 2),
+            Said::Came(1, 2, Some(1 << 33)),
+            Said::Came(1, 2, None),
         ] {
             let bytes = encode(said);
             assert_eq!(decode(&bytes), Some(said));
