@@ -4,7 +4,7 @@ use crate::fabric::Rail;
 use serde::{Deserialize, Serialize};
 use shunt_transfer_engine::region::RAILS_MAX;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What another end must know to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,6 +20,10 @@ const QUESTIONS: [u32; 2] = [MODES, sys::FI_MR_BASIC];
 const LAYER: &str = ";ofi_rxm";
 /// The layer over datagrams. With it bytes were seen to land at an end that had cut its peer off.
 const DATAGRAMS: &str = ";ofi_rxd";
+/// The provider whose domains are NICs, and what keeps it from reaching processes of this machine by shared memory:
+/// there it goes on to use an endpoint of the same process that is closed, which crashed with 1.17.
+const NICS: &str = "efa";
+const BY_NIC: u64 = sys::FI_REMOTE_COMM;
 /// What tcp without the first layer is called before libfabric 1.18.
 const OWN_TCP: &str = "net";
 
@@ -191,7 +195,7 @@ impl Rail {
     /// True if the key of a write is looked at once, when its first byte arrives: what has begun goes on when the key
     /// is taken back.
     pub(crate) fn places_by_software(&self) -> bool {
-        self.0.limits.provider != "efa"
+        self.0.limits.provider != NICS
     }
 
     pub(crate) fn domain(&self) -> *mut sys::fid_domain {
@@ -239,7 +243,8 @@ fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Info
     // SAFETY: an empty description has all attributes; texts are copies on the C heap, which fi_freeinfo frees.
     unsafe {
         let hints = hints.1.as_ptr();
-        (*hints).caps = u64::from(sys::FI_MSG | sys::FI_RMA);
+        (*hints).caps =
+            u64::from(sys::FI_MSG | sys::FI_RMA) | if wanted.provider == NICS { BY_NIC } else { 0 };
         (*hints).mode = sys::FI_CONTEXT | sys::FI_CONTEXT2;
         (*(*hints).ep_attr).type_ = sys::FI_EP_RDM;
         (*(*hints).tx_attr).op_flags = u64::from(sys::FI_DELIVERY_COMPLETE);

@@ -84,7 +84,11 @@ enum State {
     Making(Option<Vec<u8>>),
     Offering(Vec<u8>),
     Accepted(Vec<u8>),
-    Probing,
+    /// The first operation of this end is executed, and that of the peer.
+    Probing {
+        mine: bool,
+        theirs: bool,
+    },
     Open,
     Closing,
 }
@@ -151,7 +155,11 @@ impl Machine {
                 acts.push(Act::Say(self.incarnation, Word::Accept(name.clone())));
                 self.said = now;
             }
-            State::Probing if now >= self.until => self.fail(now, acts),
+            State::Probing { .. } if now >= self.until => self.fail(now, acts),
+            State::Probing { mine: true, .. } if again => {
+                acts.push(Act::Say(self.incarnation, Word::Probed(true)));
+                self.said = now;
+            }
             State::Closing if now >= self.until => self.end(now, Ending::Silent, acts),
             State::Closing if again => {
                 acts.push(Act::Ask(self.incarnation));
@@ -189,12 +197,21 @@ impl Machine {
                     acts.extend([Act::Insert(name), Act::Say(incarnation, Word::Ready)]);
                     self.probe(now, acts);
                 }
-                State::Probing | State::Open => acts.push(Act::Say(incarnation, Word::Ready)),
+                State::Probing { .. } | State::Open => acts.push(Act::Say(incarnation, Word::Ready)),
                 _ => {}
             },
             Word::Ready if !self.leads && is_this && matches!(self.state, State::Accepted(_)) => {
                 self.probe(now, acts);
             }
+            Word::Probed(waits) if is_this => match &mut self.state {
+                State::Probing { theirs, .. } => {
+                    *theirs = true;
+                    self.open(now, acts);
+                }
+                // Lost, or the peer would be open.
+                State::Open if waits => acts.push(Act::Say(incarnation, Word::Probed(false))),
+                _ => {}
+            },
             Word::Close(_) if incarnation > self.incarnation => {
                 if self.state == State::Waiting {
                     // It is over before it was heard of.
@@ -230,13 +247,23 @@ impl Machine {
     }
 
     fn probe(&mut self, now: Nanos, acts: &mut Vec<Act>) {
-        (self.state, self.until) = (State::Probing, now + self.patience.probe);
+        (self.state, self.until) = (State::Probing { mine: false, theirs: false }, now + self.patience.probe);
         acts.push(Act::Probe);
     }
 
-    /// The first operation is executed.
+    /// The first operation is executed. The path opens once that of the peer is too: an end whose owner does something
+    /// else from then on would not answer it.
     pub fn probed(&mut self, now: Nanos, acts: &mut Vec<Act>) {
-        if self.state == State::Probing {
+        if let State::Probing { mine, .. } = &mut self.state {
+            *mine = true;
+            self.said = now;
+            acts.push(Act::Say(self.incarnation, Word::Probed(true)));
+            self.open(now, acts);
+        }
+    }
+
+    fn open(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        if self.state == (State::Probing { mine: true, theirs: true }) {
             (self.state, self.opened) = (State::Open, Some(now));
             acts.push(Act::Opened);
         }

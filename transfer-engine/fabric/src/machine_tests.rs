@@ -181,3 +181,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_end_opens_when_both_first_operations_are_executed_and_needs_no_more_of_the_other_then() {
+    let mut pair = Pair::new(&[]);
+    let step = |machine: &mut Machine, call: &dyn Fn(&mut Machine, &mut Vec<Act>)| {
+        let mut acts = Vec::new();
+        call(machine, &mut acts);
+        acts
+    };
+    let now = Nanos::ZERO;
+    let [leads, follows] = &mut pair.ends;
+    let (leads, follows) = (&mut leads.machine, &mut follows.machine);
+    step(leads, &|machine, acts| machine.tick(now, acts));
+    step(leads, &|machine, acts| machine.made(now, Some(vec![0]), acts));
+    step(follows, &|machine, acts| machine.hear(now, 1, Word::Offer(vec![0]), acts));
+    step(follows, &|machine, acts| machine.made(now, Some(vec![1]), acts));
+    step(leads, &|machine, acts| machine.hear(now, 1, Word::Accept(vec![1]), acts));
+    step(follows, &|machine, acts| machine.hear(now, 1, Word::Ready, acts));
+    let says = Act::Say(1, Word::Probed(true));
+    assert_eq!(step(leads, &|machine, acts| machine.probed(now, acts)), std::slice::from_ref(&says));
+    // The owner of the other end sees its lane only now, and may wait for something else.
+    assert_eq!(step(follows, &|machine, acts| machine.hear(now, 1, Word::Probed(true), acts)), []);
+    assert_eq!(step(follows, &|machine, acts| machine.probed(now, acts)), [says, Act::Opened]);
+    let open = |machine: &mut Machine| {
+        step(machine, &|machine, acts| machine.hear(now, 1, Word::Probed(true), acts))
+    };
+    assert_eq!(open(leads), [Act::Opened]);
+    // It was lost: said again, and not for ever.
+    assert_eq!(open(leads), [Act::Say(1, Word::Probed(false))]);
+    assert_eq!(step(leads, &|machine, acts| machine.hear(now, 1, Word::Probed(false), acts)), []);
+}

@@ -52,6 +52,8 @@ pub(crate) enum Word {
     Accept(Vec<u8>),
     /// Of the end that leads: it knows the accepted one.
     Ready,
+    /// The sender's first operation is executed; true: it does not know that the peer's is.
+    Probed(bool),
     /// The sender's endpoint is closed.
     Close(Asks),
     /// The sender's endpoint is closed: the answer.
