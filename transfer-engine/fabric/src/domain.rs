@@ -71,6 +71,7 @@ impl FabricDomain {
             next_lane: 0,
             remarks: Vec::new(),
             events: Vec::new(),
+            aside: false,
             names: VecDeque::new(),
         };
         let mine = FabricAddress::new(&around.rails);
@@ -139,8 +140,9 @@ impl FabricDomain {
 
     /// Takes a region's keys back: nothing of any peer lands in it or reads it any more. What still comes is refused,
     /// and ends at its sender with [`Denied`](shunt_transfer_engine::error::TransferError::Denied). A region that is
-    /// not registered is left alone. Where software places bytes the lanes of all peers are closed for it, and made
-    /// again.
+    /// not registered is left alone. Providers look at the key of a write once, when it begins, and efa without writes
+    /// by its NIC does too: the lanes of all peers are closed for it, and made again. With a NIC whose wire is dead
+    /// that takes until it gives up; once an endpoint is set aside, the memory stays for good.
     pub fn deregister(&mut self, region: &Mr) {
         let Self { paths, around, now, .. } = self;
         // Kept until the lanes are closed: what has started lands in memory that is still there.
@@ -149,9 +151,11 @@ impl FabricDomain {
             taken.extend(regions.remove(key).map(|region| (rail, region)));
         }
         for path in paths.iter_mut().filter(|path| taken.contains_key(&path.number)) {
-            if around.rails[path.number as usize].places_by_software() {
-                path.step(around, *now, Machine::fail);
-            }
+            path.step(around, *now, Machine::fail);
+            path.finish(around, *now);
+        }
+        if around.aside {
+            std::mem::forget(taken);
         }
     }
 

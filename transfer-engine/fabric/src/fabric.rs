@@ -192,10 +192,9 @@ impl Rail {
         if self.0.limits.provider == "shm" { Alone::Nothing } else { Alone::SourceIsQuiet }
     }
 
-    /// True if the key of a write is looked at once, when its first byte arrives: what has begun goes on when the key
-    /// is taken back.
-    pub(crate) fn places_by_software(&self) -> bool {
-        self.0.limits.provider != NICS
+    /// True if closing an endpoint waits for a NIC to answer or give up: seconds, where the wire is dead.
+    pub(crate) fn closes_late(&self) -> bool {
+        self.0.limits.provider == NICS
     }
 
     pub(crate) fn domain(&self) -> *mut sys::fid_domain {

@@ -22,6 +22,7 @@
 //! | [`fabric`] | a provider's domain, opened as a rail |
 //! | [`region`] | memory, registered on a rail |
 //! | [`endpoint`] | an endpoint with queues of its own: writes, reads, sends, completions |
+//! | `closing` | an endpoint that is being closed |
 //! | `machine` | the life of a path; pure |
 //! | `ledger` | immediates, counted at both ends; pure |
 //! | `words` | what the two ends of a path tell each other; pure |
@@ -31,6 +32,7 @@
 //! | [`error`] | why a provider cannot be used |
 
 mod address;
+mod closing;
 mod domain;
 pub mod endpoint;
 pub mod error;

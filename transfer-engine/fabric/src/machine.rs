@@ -17,6 +17,8 @@ pub struct Patience {
     pub resend: Nanos,
     /// How long a peer may owe the answer about a lane that is closed.
     pub peer: Nanos,
+    /// How long an endpoint of a NIC may take to close. It is set aside then, and nothing is proved of its lane.
+    pub close: Nanos,
     /// How long a packet may be on its way. No answer is awaited for less.
     pub lifetime: Nanos,
     /// How long the first operation of a new endpoint may take.
@@ -32,6 +34,7 @@ impl Patience {
         slowest: 50_000_000,
         resend: Nanos::millis(10),
         peer: Nanos::secs(1),
+        close: Nanos::secs(10),
         lifetime: Nanos::millis(50),
         probe: Nanos::secs(1),
         backoff: Nanos::millis(2),
@@ -63,8 +66,10 @@ pub(crate) enum Act {
     Insert(Vec<u8>),
     /// Post the first operation; [`Machine::probed`] follows, or [`Machine::fail`].
     Probe,
-    /// Close the endpoint.
+    /// Close the endpoint; [`Machine::shut`] follows.
     Shut,
+    /// Leave the endpoint that does not close alone; [`Machine::shut`] follows.
+    SetAside,
     /// Say a word about an incarnation.
     Say(u32, Word),
     /// Say that the endpoint is closed, and ask what arrived.
@@ -90,6 +95,9 @@ enum State {
         theirs: bool,
     },
     Open,
+    /// The endpoint is being closed.
+    Shutting,
+    /// It is closed, and the peer is asked.
     Closing,
 }
 
@@ -102,6 +110,8 @@ pub(crate) struct Machine {
     incarnation: u32,
     /// When the state ends by itself: a pause, a probe or a wait for an answer.
     until: Nanos,
+    /// A peer that is closing its endpoint is waited for until then.
+    latest: Nanos,
     /// When the last word was said that is said again.
     said: Nanos,
     opened: Option<Nanos>,
@@ -114,13 +124,14 @@ pub(crate) struct Machine {
 impl Machine {
     /// Of a path that was never made.
     pub const fn new(leads: bool, patience: Patience) -> Self {
-        let (until, said) = (Nanos::ZERO, Nanos::ZERO);
+        let (until, latest, said) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         Self {
             leads,
             patience,
             state: State::Waiting,
             incarnation: 0,
             until,
+            latest,
             said,
             opened: None,
             short: 0,
@@ -135,7 +146,7 @@ impl Machine {
 
     /// True while there is an endpoint.
     pub const fn is_made(&self) -> bool {
-        !matches!(self.state, State::Waiting | State::Making(_) | State::Closing)
+        !matches!(self.state, State::Waiting | State::Making(_) | State::Shutting | State::Closing)
     }
 
     /// Time passes.
@@ -160,6 +171,7 @@ impl Machine {
                 acts.push(Act::Say(self.incarnation, Word::Probed(true)));
                 self.said = now;
             }
+            State::Shutting if now >= self.until => acts.push(Act::SetAside),
             State::Closing if now >= self.until => self.end(now, Ending::Silent, acts),
             State::Closing if again => {
                 acts.push(Act::Ask(self.incarnation));
@@ -228,6 +240,9 @@ impl Machine {
             Word::Closed(answers) if is_this && self.state == State::Closing => {
                 self.end(now, Ending::Answered(answers), acts);
             }
+            Word::Wait if is_this && self.state == State::Closing => {
+                self.until = self.latest.min(now + self.patience.peer).max(self.until);
+            }
             Word::Gone if is_this && self.state == State::Closing => self.end(now, Ending::Gone, acts),
             _ => {}
         }
@@ -272,10 +287,18 @@ impl Machine {
     /// The endpoint is to be closed, at both ends: it does not work, or is of no use.
     pub fn fail(&mut self, now: Nanos, acts: &mut Vec<Act>) {
         if self.is_made() {
-            self.state = State::Closing;
+            (self.state, self.until) = (State::Shutting, now + self.patience.close);
+            acts.push(Act::Shut);
+        }
+    }
+
+    /// The endpoint is closed, or set aside.
+    pub fn shut(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        if self.state == State::Shutting {
+            (self.state, self.said) = (State::Closing, now);
             self.until = now + self.patience.peer.max(self.patience.lifetime);
-            self.said = now;
-            acts.extend([Act::Shut, Act::Ask(self.incarnation)]);
+            self.latest = self.until + self.patience.close;
+            acts.push(Act::Ask(self.incarnation));
         }
     }
 

@@ -60,7 +60,9 @@ impl Pair {
                 Act::Shut => {
                     assert!(at.endpoint.take().is_some(), "closed once");
                     at.open = None;
+                    at.machine.shut(self.now, &mut more);
                 }
+                Act::SetAside => panic!("it closes at once"),
                 Act::Opened => at.open = Some(incarnation),
                 Act::Ended(ending) => {
                     assert_eq!(at.endpoint, None, "closed before it ends");

@@ -1,5 +1,6 @@
 //! One path to a peer: its machine, its endpoint, and the lane that is open on it.
 
+use crate::closing::Closing;
 use crate::endpoint::{Done, Endpoint, Posted, Work};
 use crate::fabric::{Alone, Rail};
 use crate::ledger::Ledger;
@@ -31,6 +32,8 @@ pub(crate) struct Around {
     pub next_lane: u64,
     pub remarks: Vec<String>,
     pub events: Vec<Event>,
+    /// An endpoint was set aside: it may still place bytes.
+    pub aside: bool,
     /// Names of the last endpoints.
     pub names: VecDeque<Vec<u8>>,
 }
@@ -93,6 +96,8 @@ pub(crate) struct Path {
     pub number: u32,
     machine: Machine,
     endpoint: Option<Endpoint>,
+    /// The endpoint, while it is being closed.
+    closing: Option<Closing>,
     /// The provider did not let go of an endpoint: nothing is proved of it.
     stuck: bool,
     ledger: Ledger,
@@ -115,6 +120,7 @@ impl Path {
             number,
             machine: Machine::new(leads, patience),
             endpoint: None,
+            closing: None,
             stuck: false,
             ledger: Ledger::default(),
             previous: (0, Ledger::default()),
@@ -176,7 +182,14 @@ impl Path {
             }
             // `poll` posts it, until the machine has waited long enough.
             Act::Probe => self.probe_waits = true,
-            Act::Shut => self.shut(around, now),
+            Act::Shut => {
+                self.shut(around);
+                self.look_at_closing(around, now, more);
+            }
+            Act::SetAside => {
+                self.set_aside(around);
+                self.look_at_closing(around, now, more);
+            }
             Act::Say(incarnation, word) => around.say(peer, number, incarnation, word),
             Act::Ask(incarnation) => {
                 let asks = self.ledger.asks(self.keys());
@@ -253,6 +266,9 @@ impl Path {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.poll(&mut self.done);
         }
+        let mut acts = Vec::new();
+        self.look_at_closing(around, now, &mut acts);
+        self.step(around, now, |_, _, more| *more = acts);
         let (probed, broken) = self.take_done(around, now);
         if probed {
             self.step(around, now, Machine::probed);
@@ -314,23 +330,53 @@ impl Path {
         (probed, broken)
     }
 
-    fn shut(&mut self, around: &mut Around, now: Nanos) {
+    /// Begins to close the endpoint.
+    fn shut(&mut self, around: &mut Around) {
         self.probe_waits = false;
-        if let Some(mut endpoint) = self.endpoint.take()
-            && let Err(error) = endpoint.close(&mut self.done)
-        {
-            self.stuck = true;
-            around.remarks.push(format!("peer {}, path {}: {error}", self.peer, self.number));
-            // The provider may still use all that belongs to it.
-            std::mem::forget(endpoint);
-        }
-        self.take_done(around, now);
+        let late = around.rails[self.number as usize].closes_late();
+        self.closing = self.endpoint.take().map(|endpoint| Closing::of(endpoint, late));
         if let Some(lane) = &mut self.lane {
             lane.waiting.clear();
             if !std::mem::replace(&mut lane.told, true) {
                 around.events.push(Event::Failed(lane.id));
             }
         }
+    }
+
+    /// What had happened before the endpoint was closed, once it is.
+    fn look_at_closing(&mut self, around: &mut Around, now: Nanos, more: &mut Vec<Act>) {
+        if let Some(closing) = &mut self.closing {
+            let Some(result) = closing.take(&mut self.done) else { return };
+            self.closing = None;
+            if let Err(error) = result {
+                self.is_stuck(around, &error.to_string());
+            }
+            self.take_done(around, now);
+        }
+        if self.endpoint.is_none() {
+            self.machine.shut(now, more);
+        }
+    }
+
+    fn set_aside(&mut self, around: &mut Around) {
+        self.closing = None;
+        self.is_stuck(around, "an endpoint does not close");
+    }
+
+    fn is_stuck(&mut self, around: &mut Around, why: &str) {
+        (self.stuck, around.aside) = (true, true);
+        around.remarks.push(format!("peer {}, path {}: {why}", self.peer, self.number));
+    }
+
+    /// Waits until no endpoint of it is being closed any more.
+    pub fn finish(&mut self, around: &mut Around, now: Nanos) {
+        let Some(closing) = &mut self.closing else { return };
+        if !closing.wait(around.patience.close) {
+            self.set_aside(around);
+        }
+        let mut acts = Vec::new();
+        self.look_at_closing(around, now, &mut acts);
+        self.step(around, now, |_, _, more| *more = acts);
     }
 
     /// Keys of the peer that pieces under way name.
@@ -357,6 +403,8 @@ impl Path {
         let known = &around.regions[self.number as usize];
         let unknown = asks.keys.iter().copied().filter(|key| !known.contains_key(key)).collect();
         let word = match ledger {
+            // It is asked again.
+            _ if incarnation == self.machine.incarnation() && self.closing.is_some() => Word::Wait,
             // Nothing is proved: it is better to say nothing.
             _ if self.stuck => return,
             Some(ledger) => Word::Closed(ledger.answers(asks, unknown)),
@@ -398,7 +446,8 @@ impl Path {
     pub fn leave(&mut self, around: &mut Around, now: Nanos) -> Option<(LaneId, Fence)> {
         // Its end is known: nothing else is told of it.
         self.lane.iter_mut().for_each(|lane| lane.told = true);
-        self.shut(around, now);
+        self.shut(around);
+        self.finish(around, now);
         let fence = if self.stuck { Fence::Unproven } else { alone(&around.rails[self.number as usize]) };
         around.say(self.peer, self.number, self.machine.incarnation(), Word::Close(Asks::default()));
         self.lane.take().map(|lane| (lane.id, fence))

@@ -58,6 +58,8 @@ pub(crate) enum Word {
     Close(Asks),
     /// The sender's endpoint is closed: the answer.
     Closed(Answers),
+    /// The sender's endpoint is being closed: to be asked again.
+    Wait,
     /// The sender has no endpoint of this incarnation, and knows nothing of it.
     Gone,
     /// Counts that are settled.
