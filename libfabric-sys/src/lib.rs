@@ -13,6 +13,7 @@ mod generated;
 pub mod inline;
 mod library;
 mod load;
+mod signals;
 
 pub use generated::LIBFABRIC;
 pub use generated::functions::Fabric;

@@ -31,7 +31,7 @@ pub enum LoadError {
 /// Opens a library for good: its functions are kept as plain pointers.
 pub(crate) fn open(library: &'static str) -> Result<&'static libloading::Library, LoadError> {
     // SAFETY: initialisers of libfabric only register its providers and set tables of their own.
-    let opened = unsafe { libloading::Library::new(library) };
+    let opened = crate::signals::kept(|| unsafe { libloading::Library::new(library) });
     let opened = opened.map_err(|error| LoadError::Library { library, cause: error.to_string() })?;
     Ok(Box::leak(Box::new(opened)))
 }

@@ -67,7 +67,8 @@ impl Around {
 /// A piece under way.
 struct Held {
     len: u64,
-    imm: Option<u32>,
+    /// Its immediate, and which of those of its lane it is.
+    imm: Option<(u32, u64)>,
     /// The peer's key that it names.
     key: Option<u32>,
 }
@@ -216,11 +217,11 @@ impl Path {
         }
         for piece in pieces {
             let imm = if let Op::Write(imm) = piece.op { imm } else { None };
+            let imm = imm.map(|imm| (imm, self.ledger.post(imm)));
             let key = match piece.op {
                 Op::Send(_) => None,
                 _ => piece.remote_keys.get(self.number as usize).copied(),
             };
-            imm.into_iter().for_each(|imm| self.ledger.post(imm));
             lane.under_way.insert(lane.next, Held { len: piece.len, imm, key });
             lane.waiting.push_back((lane.next, piece.clone()));
             (lane.next, lane.bytes) = (lane.next + 1, lane.bytes + piece.len);
@@ -315,7 +316,7 @@ impl Path {
                 Done::Executed(number) => {
                     let Some(lane) = &mut self.lane else { continue };
                     let Some(held) = lane.under_way.remove(&number) else { continue };
-                    held.imm.into_iter().for_each(|imm| self.ledger.executed(imm));
+                    held.imm.into_iter().for_each(|(imm, which)| self.ledger.executed(imm, which));
                     (lane.bytes, lane.progress) = (lane.bytes - held.len, now);
                     around.events.push(Event::Executed(lane.id, number));
                 }
@@ -436,7 +437,7 @@ impl Path {
             events.push(Event::Denied(lane.id, number));
             // It is none of those that are posted again.
             let imm = lane.under_way.get(&number).and_then(|held| held.imm);
-            let counted = imm.and_then(|imm| counts.get_mut(&imm));
+            let counted = imm.and_then(|(imm, _)| counts.get_mut(&imm));
             counted.into_iter().for_each(|counted| counted.missing = counted.missing.saturating_sub(1));
         }
         Fence::Counted(counts)

@@ -30,8 +30,8 @@ pub(crate) struct Asks {
 pub(crate) struct Arrived {
     /// So many arrived that are not settled. Less than 0 while what was settled is not read yet.
     pub count: i64,
-    /// An expectation of it was reached since the first of them arrived.
-    pub reached: bool,
+    /// As many were, when an expectation of it was reached last.
+    pub reached: i64,
 }
 
 /// The answer, once the endpoint is closed.
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_said_is_read_and_what_is_cut_short_or_too_long_is_not() {
         let batch = Batch { number: 2, counts: vec![(7, 1 << 40)] };
-        let arrived = Arrived { count: -3, reached: true };
+        let arrived = Arrived { count: -3, reached: 2 };
         for word in [
             Word::Offer(vec![1, 2]),
             Word::Close(Asks { imms: vec![u32::MAX], keys: vec![5], batch: Some(batch.clone()) }),
