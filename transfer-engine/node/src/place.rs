@@ -66,6 +66,7 @@ impl Place {
     /// # Errors
     /// The NICs cannot be had.
     pub fn alone(source: &Source, ends: u32) -> Result<Self, NoNode> {
+        source.joins_in_process(ends)?;
         let all: Vec<u32> = (0..ends).collect();
         let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&all, |_| true)?));
         let nics = source.open(|wish| soft(wish, 0..ends, |_| Ok(())), taken)?;

@@ -59,6 +59,21 @@ impl Source {
         Ok(Self(Of::Fabric { provider, rails, addresses }))
     }
 
+    /// Whether so many ends of one process reach each other.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn joins_in_process(&self, ends: u32) -> Result<(), NoNode> {
+        match &self.0 {
+            // A sender of libfabric's shm uses the endpoint of an end of its own process, closed or not.
+            Of::Fabric { provider, .. } if provider == "shm" && ends > 1 => Err(NoNode::Refused(format!(
+                "ends of one process over libfabric's shm: expected 1, got {ends}; start a process for each, as \
+                 shunt run -n {ends} does"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// What carries the packets of these ends of this process: NICs in software by `soft`, RDMA devices by `taken`.
     pub(crate) fn open(
         &self,
