@@ -1,16 +1,24 @@
-//! What programs that are not ours must show on soft EFAs: perftest by SRD, libfabric's efa provider.
+//! What programs must show on soft EFAs: perftest by SRD, libfabric's efa provider, and transfers over it.
 
 use crate::cases::{Case, Says, Sides, one, two};
 use shunt_task::sh;
 
 /// Programs of Debian's `libfabric-bin`.
 const PROGRAMS: [&str; 2] = ["fi_info", "fi_pingpong"];
+/// Ours, which load what that package needs.
+const OURS: [&str; 2] = ["transfer_bw", "shunt"];
 const EFA: &str = "--nic efa";
 const ALL_BYTES: &[Says] = &[Says::Figures(8928, 8928)];
 const ALL_BYTES_IN_SPITE: &[Says] = &[Says::Figures(8928, 8928), Says::Hit];
 /// What `fi_pingpong` says at its largest size.
 const MEGABYTE: &[Says] = &[Says::Text("1m      10      =10")];
 const MEGABYTE_IN_SPITE: &[Says] = &[Says::Text("1m      10      =10"), Says::Hit];
+
+/// Soft NICs wait for cores.
+const PATIENT: &[(&str, &str)] = &[("SHUNT_GIVE_UP", "10s")];
+/// What `transfer_bw` says where no promise was broken.
+const CLEAN: &[Says] = &[Says::Text("\"verdict\": \"clean\"")];
+const CLEAN_IN_SPITE: &[Says] = &[Says::Text("\"verdict\": \"clean\""), Says::Hit];
 
 const fn alone(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
     Case { nics: EFA, ..one(name, program, args, says) }
@@ -24,6 +32,12 @@ const fn talk(name: &'static str, program: &'static str, args: &'static str, say
 /// Two of libfabric.
 const fn fabric(name: &'static str, args: &'static str, says: &'static [Says]) -> Case {
     Case { sides: Sides::Fabric, ..alone(name, "fi_pingpong", args, says) }
+}
+
+/// Transfers between two processes, while a port of each goes down.
+const fn port_down(name: &'static str, nics: &'static str) -> Case {
+    let args = "run -n 2 -- transfer_bw --transport libfabric --provider efa --duration 5s";
+    Case { nics, environment: PATIENT, ..alone(name, "shunt", args, CLEAN_IN_SPITE) }
 }
 
 /// All of them.
@@ -79,14 +93,40 @@ pub const CASES: &[Case] = &[
         client_nics: "--fault 0s:efa_0:drop=0.02",
         ..fabric("efa-fi-pingpong-drop", "-p efa -e rdm", MEGABYTE_IN_SPITE)
     },
+    // A lane is closed under load, at one end and then at both. A fault that hits nothing makes it `not exercised`.
+    Case {
+        nics: "--nic efa --nics 2",
+        environment: PATIENT,
+        ..alone(
+            "efa-transfer-lane-down",
+            "transfer_bw",
+            "--transport libfabric --provider efa --duration 3s --inject 1s:0.0:down --inject 2s:0.0:up",
+            CLEAN,
+        )
+    },
+    Case {
+        nics: "--nic efa --nics 2",
+        environment: PATIENT,
+        ..alone(
+            "efa-transfer-processes",
+            "shunt",
+            "run -n 2 -- transfer_bw --transport libfabric --provider efa --duration 3s \
+             --inject 1s:0.0:down --inject 2s:0.0:up",
+            CLEAN,
+        )
+    },
+    // Shorter and longer than a lane is trusted.
+    port_down("efa-transfer-port-down", "--nic efa --nics 2 --fault 600packets:efa_0:down=300ms"),
+    port_down("efa-transfer-port-down-long", "--nic efa --nics 2 --fault 600packets:efa_0:down=1500ms"),
 ];
 
 /// Why a program cannot be run here. None if it can, or is none of libfabric's.
 pub fn lacks(program: &str) -> Option<String> {
+    let wanted = if OURS.contains(&program) { PROGRAMS[0] } else { program };
     let found = || {
-        let look = sh::command("sh").args(["-c", &format!("command -v {program}")]).output();
+        let look = sh::command("sh").args(["-c", &format!("command -v {wanted}")]).output();
         look.is_ok_and(|found| found.status.success())
     };
-    let is_missing = PROGRAMS.contains(&program) && !found();
+    let is_missing = PROGRAMS.contains(&wanted) && !found();
     is_missing.then(|| format!("{program} needs the package libfabric-bin"))
 }

@@ -68,7 +68,7 @@ pub fn stage() -> Result<Count> {
 
 fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let release = sh::target_dir().join(profile);
-    let ours = cases.iter().map(|case| case.program).filter(|program| program.starts_with("shunt-"));
+    let ours = cases.iter().map(|case| case.program).filter(|program| is_ours(program));
     for file in ["shunt", "libshunt_soft_rdma.so"].into_iter().chain(ours) {
         if !release.join(file).is_file() {
             bail!("{} is not built: cargo build --release", release.join(file).display());
@@ -94,6 +94,10 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
         count += told(case.name, start.elapsed(), &wrong, &outputs);
     }
     Ok(count)
+}
+
+fn is_ours(program: &str) -> bool {
+    program.starts_with("shunt-") || program == "transfer_bw"
 }
 
 /// Where programs and their output are.
@@ -177,6 +181,9 @@ impl Place {
         let mut command = sh::command(&self.release.join("shunt").to_string_lossy());
         // Cases do not meet each other, nor anything else on the machine.
         command.env("XDG_RUNTIME_DIR", self.runtime.path()).envs(case.environment.iter().copied());
+        // Programs that start ours find them.
+        let path = [self.release.clone().into_os_string(), std::env::var_os("PATH").unwrap_or_default()];
+        command.env("PATH", path.join(std::ffi::OsStr::new(":")));
         command.args(["soft-rdma", "run", "--fabric", &format!("ci-{port}")]);
         command.args(case.nics.split_whitespace());
         let of_side = if client { case.client_nics } else { case.server_nics };

@@ -4,6 +4,8 @@ use shunt_task::ports;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+mod fabric;
+
 /// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
 /// fault hit nothing is made again, so often at most.
 const RUNS: usize = 5;

@@ -136,8 +136,8 @@ fn pages_go_between_processes_over_shared_memory_while_their_lane_is_closed() {
             let (now, begun) = (end.now(), end.engine.counter(peer, round) > 0);
             turn += u32::from(begun || turn > 0);
             match turn {
-                5 => assert!(end.engine.domain.set_rail(now, 0, false)),
-                50 => assert!(end.engine.domain.set_rail(now, 0, true)),
+                5 => _ = end.engine.domain.set_rail(now, 0, false),
+                50 => _ = end.engine.domain.set_rail(now, 0, true),
                 _ => {}
             }
             reached.load(Ordering::Acquire) == 1
