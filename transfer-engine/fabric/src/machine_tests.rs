@@ -214,3 +214,32 @@ fn an_end_opens_when_both_first_operations_are_executed_and_needs_no_more_of_the
     assert_eq!(open(leads), [Act::Say(1, Word::Probed(false))]);
     assert_eq!(step(leads, &|machine, acts| machine.hear(now, 1, Word::Probed(false), acts)), []);
 }
+
+#[test]
+fn an_endpoint_that_does_not_close_is_set_aside_and_a_peer_that_still_closes_is_waited_for() {
+    let mut pair = Pair::new(&[]);
+    pair.until_open();
+    let (now, machine) = (pair.now, &mut pair.ends[0].machine);
+    let step = |machine: &mut Machine, call: &dyn Fn(&mut Machine, &mut Vec<Act>)| {
+        let mut acts = Vec::new();
+        call(machine, &mut acts);
+        acts
+    };
+    assert_eq!(step(machine, &|machine, acts| machine.fail(now, acts)), [Act::Shut]);
+    let late = now + PATIENCE.close;
+    assert_eq!(
+        step(machine, &|machine, acts| machine.tick(late - Nanos::millis(1), acts)),
+        [],
+        "nothing is asked"
+    );
+    assert_eq!(step(machine, &|machine, acts| machine.tick(late, acts)), [Act::SetAside]);
+    assert_eq!(step(machine, &|machine, acts| machine.shut(late, acts)), [Act::Ask(1)]);
+    // The peer says that it is closing, and stops saying it.
+    let soon = late + PATIENCE.peer - Nanos::millis(1);
+    assert_eq!(step(machine, &|machine, acts| machine.hear(soon, 1, Word::Wait, acts)), []);
+    let silent = soon + PATIENCE.peer;
+    let before = step(machine, &|machine, acts| machine.tick(silent - Nanos::millis(1), acts));
+    assert_eq!(before, [Act::Ask(1)]);
+    let ended = step(machine, &|machine, acts| machine.tick(silent, acts));
+    assert_eq!(ended, [Act::Ended(Ending::Silent)]);
+}
