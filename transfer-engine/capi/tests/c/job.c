@@ -2,7 +2,6 @@
  * text holds that. `lost`: end 1 is killed while end 0 writes to it. `waits`: while end 0 only waits for it. */
 #include "check.h"
 #include <signal.h>
-#include <time.h>
 
 static int opens(int seconds, int want, const char *text) {
     ste_engine *engine = NULL;
@@ -76,7 +75,7 @@ static int waits(void) {
     OK(ste_exchange(engine, NULL, 0, NULL, 0, NULL, SOON));
     if (end == 1) {
         /* The exchange of end 0 has to be over as well, and nothing else tells. */
-        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+        nap(MILLISECONDS(500));
         raise(SIGKILL);
     }
     for (int turn = 0; turn < 2; turn++) {
