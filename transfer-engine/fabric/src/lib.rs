@@ -8,7 +8,10 @@
 //! | --- | --- | --- |
 //! | tcp | its process alone places bytes, when it is polled | [`NoTruth`] after a packet's lifetime |
 //! | shm | the same | [`Unproven`]: the peer's process may still copy out of this one's |
-//! | efa, not run on one | the NIC has destroyed the queue pair | [`NoTruth`] after a packet's lifetime |
+//! | efa, run on soft ones | the NIC has destroyed the queue pair | [`NoTruth`] after a packet's lifetime |
+//!
+//! An endpoint of efa is closed by a thread: it waits for what is on the wire. One that does not close in time is set
+//! aside, and its lane is [`Unproven`].
 //!
 //! [`NoTruth`] speaks of this end: its memory is not read any more. A peer that stood still may place what its kernel
 //! holds in its own memory when it goes on. It hears first that the lane is closed, and then closes its endpoint.
