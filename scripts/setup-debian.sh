@@ -42,6 +42,7 @@ has ucx_perftest || want ucx-utils "UCX on soft NICs, in stages soft-rdma and ve
 [ -f /usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz ] || want python3-pyverbs "descriptions of mailboxes"
 libclang || want libclang-dev "stage bindings"
 [ -f /usr/include/rdma/fabric.h ] || want libfabric-dev "stage bindings, the transfer engine over libfabric"
+has fi_pingpong || want libfabric-bin "fi_info and fi_pingpong on soft EFAs, in stage soft-rdma"
 has clang || want clang "bitcode of the device functions, in stage prefix"
 has tshark || want tshark "decodes packets of the soft NIC"
 [ -d /usr/lib/python3/dist-packages/scapy ] || want python3-scapy "decodes packets of the soft NIC"
