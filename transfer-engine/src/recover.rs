@@ -97,6 +97,8 @@ struct Replay {
     members: Vec<Option<Member>>,
     /// Immediates that are sent once all bytes are there, and that are not executed yet.
     missing: u64,
+    /// Immediates that are to be posted, or are under way.
+    out: u64,
     /// One of its transfers was stopped, or a piece of it is in doubt: no more immediates are sent.
     broken: bool,
 }
@@ -138,7 +140,7 @@ impl Replays {
             pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
         let member = |held: Held| Some(Member { is_out: has_bytes(&held), held });
         let members = pieces.into_iter().map(member).collect();
-        let replay = Replay { members, missing, broken: false };
+        let mut replay = Replay { members, missing, out: 0, broken: false };
         if Mutant::MissingBeforeBytes.on() {
             post.splice(0..0, replay.immediates(id));
         }
@@ -158,8 +160,12 @@ impl Replays {
                     follows.post = replay.immediates(tag.replay);
                 }
             }
-            None if replay.broken => {}
+            None if replay.broken => {
+                replay.out -= 1;
+                follows.in_doubt = replay.give_up();
+            }
             None => {
+                replay.out -= 1;
                 replay.missing = replay.missing.saturating_sub(1);
                 if replay.missing == 0 {
                     follows.executed = replay.members.iter_mut().filter_map(Option::take).map(of).collect();
@@ -172,10 +178,14 @@ impl Replays {
 
     /// A piece of a replay is not sent any more, or it is not known whether it was executed.
     pub fn lost(&mut self, tag: Tag) -> Follows {
-        let mut in_doubt = self.break_off(tag.replay);
+        let mut in_doubt = Vec::new();
         if let Some(replay) = self.all.get_mut(&tag.replay) {
-            in_doubt.extend(tag.member.and_then(|at| replay.take(at)));
+            match tag.member {
+                Some(at) => in_doubt.extend(replay.take(at)),
+                None => replay.out -= 1,
+            }
         }
+        in_doubt.extend(self.break_off(tag.replay));
         self.tidy(tag.replay);
         Follows { in_doubt, ..Follows::default() }
     }
@@ -203,8 +213,7 @@ impl Replays {
     fn break_off(&mut self, id: u64) -> Vec<Held> {
         let Some(replay) = self.all.get_mut(&id) else { return Vec::new() };
         replay.broken = true;
-        let still = replay.members.iter_mut().filter(|member| !member.as_ref().is_some_and(|one| one.is_out));
-        let in_doubt = still.filter_map(Option::take).map(of).collect();
+        let in_doubt = replay.give_up();
         self.tidy(id);
         in_doubt
     }
@@ -231,12 +240,23 @@ impl Replay {
         self.members.iter().flatten().any(|member| member.is_out)
     }
 
+    /// Members of one that is broken, of which nothing is under way, once no immediate is: one that came later would be
+    /// counted for another transfer.
+    fn give_up(&mut self) -> Vec<Held> {
+        if self.out > 0 {
+            return Vec::new();
+        }
+        let still = self.members.iter_mut().filter(|member| !member.as_ref().is_some_and(|one| one.is_out));
+        still.filter_map(Option::take).map(of).collect()
+    }
+
     fn take(&mut self, at: usize) -> Option<Held> {
         self.members.get_mut(at)?.take().map(of)
     }
 
-    /// The immediates that are missing, without bytes.
-    fn immediates(&self, id: u64) -> Vec<Held> {
+    /// The immediates that are missing, without bytes: they are out.
+    fn immediates(&mut self, id: u64) -> Vec<Held> {
+        self.out = self.missing;
         let Some(first) = self.members.iter().flatten().next() else { return Vec::new() };
         let piece = Piece { len: 0, ..first.held.piece.clone() };
         vec![Held { piece, tag: Some(Tag { replay: id, member: None }) }; self.missing as usize]

@@ -80,6 +80,20 @@ fn what_was_stopped_counts_nothing_more() {
     assert!(replays.all.is_empty());
 }
 
+/// Regression: an immediate that was still under way came after the end of its transfer, and was counted for the next.
+#[test]
+fn what_was_stopped_has_not_ended_while_an_immediate_of_it_is_under_way() {
+    let mut replays = Replays::default();
+    let post = replays.begin(vec![write(0), write(1), held(0, 2, 0, Op::Write(Some(7)))], 2);
+    let tags: Vec<_> = post.iter().filter_map(|held| held.tag).collect();
+    replays.executed(tags[0]);
+    let bare = replays.executed(tags[1]).post[0].tag.expect("of the replay");
+    assert_eq!(replays.stop(TransferId(0)), Follows::default());
+    assert_eq!(replays.executed(bare), Follows::default(), "one is under way still");
+    assert_eq!(places(&replays.lost(bare).in_doubt), [0, 1, 2]);
+    assert!(replays.all.is_empty());
+}
+
 proptest! {
     /// Whatever is lost on the way, each member has one end, and immediates are sent as often as they are missing, or
     /// not at all.

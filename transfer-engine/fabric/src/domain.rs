@@ -35,8 +35,8 @@ pub struct Parts {
 
 /// Endpoints of libfabric: a lane for each rail that both ends have, with an endpoint of its own at each end.
 ///
-/// Lanes have no order, and their receivers count immediates ([`Fence::Counted`]). What is proved of a lane whose peer
-/// does not answer is in [`Alone`](crate::fabric::Alone).
+/// Lanes have no order, and their receivers count immediates ([`Fence::Counted`]). Nothing is proved
+/// of a lane whose peer does not answer: its system may hold bytes that it places later.
 pub struct FabricDomain {
     paths: Vec<Path>,
     me: FabricAddress,
@@ -71,7 +71,7 @@ impl FabricDomain {
             next_lane: 0,
             remarks: Vec::new(),
             events: Vec::new(),
-            aside: false,
+            aside: BTreeSet::new(),
             names: VecDeque::new(),
         };
         let mine = FabricAddress::new(&around.rails);
@@ -142,8 +142,11 @@ impl FabricDomain {
     /// and ends at its sender with [`Denied`](shunt_transfer_engine::error::TransferError::Denied). A region that is
     /// not registered is left alone. Providers look at the key of a write once, when it begins, and efa without writes
     /// by its NIC does too: the lanes of all peers are closed for it, and made again. With a NIC whose wire is dead
-    /// that takes until it gives up; once an endpoint is set aside, the memory stays for good.
-    pub fn deregister(&mut self, region: &Mr) {
+    /// that takes until it gives up.
+    ///
+    /// # Errors
+    /// An endpoint of a rail was set aside: there the region may still be written, and its memory stays for good.
+    pub fn deregister(&mut self, region: &Mr) -> Result<(), FabricError> {
         let Self { paths, around, now, .. } = self;
         // Kept until the lanes are closed: what has started lands in memory that is still there.
         let mut taken = BTreeMap::new();
@@ -154,9 +157,13 @@ impl FabricDomain {
             path.step(around, *now, Machine::fail);
             path.finish(around, *now);
         }
-        if around.aside {
-            std::mem::forget(taken);
+        let stays: Vec<u32> = taken.keys().copied().filter(|rail| around.aside.contains(rail)).collect();
+        stays.iter().filter_map(|rail| taken.remove(rail)).for_each(std::mem::forget);
+        if stays.is_empty() {
+            return Ok(());
         }
+        let (what, want) = ("a region to take back", "rails whose endpoints were closed");
+        Err(FabricError::Unfit { what, want, met: format!("rails {stays:?}, where one was set aside") })
     }
 
     /// Closes all lanes on a rail of this end and opens no more, or opens them again: a fault for tests and programs.
@@ -226,8 +233,12 @@ impl Domain for FabricDomain {
         self.paths = others;
         let lanes = theirs.iter_mut().filter_map(|path| path.leave(&mut self.around, now)).collect();
         let quiet = now + self.around.patience.lifetime;
-        self.gone.insert(peer);
-        self.leaving.push(Leaving { peer: Some(peer), lanes, quiet });
+        // Nobody is told that it is cut off while one of its endpoints here may still place bytes.
+        let is_cut_off = !theirs.iter().any(Path::is_set_aside);
+        if is_cut_off {
+            self.gone.insert(peer);
+        }
+        self.leaving.push(Leaving { peer: is_cut_off.then_some(peer), lanes, quiet });
     }
 
     fn reached(&mut self, peer: PeerId, imm: u32) {

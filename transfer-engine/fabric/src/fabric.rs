@@ -42,15 +42,6 @@ pub struct Wanted<'a> {
     pub address: Option<&'a str>,
 }
 
-/// What a closed lane of a provider proves where its peer does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
-    /// This end's memory is not read any more once its endpoint is closed.
-    SourceIsQuiet,
-    /// The peer's process reads this end's memory by itself, and may do so later.
-    Nothing,
-}
-
 /// An open object of libfabric, closed when dropped. `T` begins with its descriptor.
 pub(crate) struct Open<T>(NonNull<T>);
 
@@ -184,12 +175,6 @@ impl Rail {
     /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
-    }
-
-    /// What a lane on it proves where the peer does not answer.
-    pub fn alone(&self) -> Alone {
-        // With cross-memory attach the receiver copies out of the sender's process.
-        if self.0.limits.provider == "shm" { Alone::Nothing } else { Alone::SourceIsQuiet }
     }
 
     /// True if closing an endpoint waits for a NIC to answer or give up: seconds, where the wire is dead.

@@ -6,15 +6,14 @@
 //!
 //! | provider | nothing lands at an end whose endpoint is closed | the peer does not answer |
 //! | --- | --- | --- |
-//! | tcp | its process alone places bytes, when it is polled | [`NoTruth`] after a packet's lifetime |
-//! | shm | the same | [`Unproven`]: the peer's process may still copy out of this one's |
-//! | efa, run on soft ones | the NIC has destroyed the queue pair | [`NoTruth`] after a packet's lifetime |
+//! | tcp | its process alone places bytes, when it is polled | [`Unproven`]: its system may hold bytes |
+//! | shm | the same | [`Unproven`]: its process may still copy out of this one's |
+//! | efa, run on soft ones | the NIC has destroyed the queue pair | [`Unproven`]: writes come as messages |
 //!
 //! An endpoint of efa is closed by a thread: it waits for what is on the wire. One that does not close in time is set
 //! aside, and its lane is [`Unproven`].
 //!
-//! [`NoTruth`] speaks of this end: its memory is not read any more. A peer that stood still may place what its kernel
-//! holds in its own memory when it goes on. It hears first that the lane is closed, and then closes its endpoint.
+//! A peer that has no endpoint of a lane any more, and has forgotten it, makes [`NoTruth`].
 //!
 //! [`Counted`]: shunt_transfer_engine::domain::Fence::Counted
 //! [`NoTruth`]: shunt_transfer_engine::domain::Fence::NoTruth

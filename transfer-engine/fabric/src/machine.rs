@@ -184,7 +184,13 @@ impl Machine {
     /// The endpoint is open and has this name, or cannot be opened.
     pub fn made(&mut self, now: Nanos, name: Option<Vec<u8>>, acts: &mut Vec<Act>) {
         let State::Making(peer) = std::mem::replace(&mut self.state, State::Waiting) else { return };
-        let Some(name) = name else { return self.pause(now) };
+        let Some(name) = name else {
+            if !self.leads {
+                // The same offer comes again.
+                self.incarnation = self.incarnation.saturating_sub(1);
+            }
+            return self.pause(now);
+        };
         self.said = now;
         let (word, state) = match peer {
             None => (Word::Offer(name.clone()), State::Offering(name)),
@@ -304,7 +310,7 @@ impl Machine {
 
     /// The rail may be used from now on, or not.
     pub fn allow(&mut self, now: Nanos, up: bool, acts: &mut Vec<Act>) -> bool {
-        let changes = if up { !self.up } else { self.opened.is_some() };
+        let changes = if up { !self.up } else { self.state == State::Open };
         self.up = up;
         if !up {
             self.fail(now, acts);

@@ -243,3 +243,17 @@ fn an_endpoint_that_does_not_close_is_set_aside_and_a_peer_that_still_closes_is_
     let ended = step(machine, &|machine, acts| machine.tick(silent, acts));
     assert_eq!(ended, [Act::Ended(Ending::Silent)]);
 }
+
+/// Regression: an end whose endpoint could not be opened once took no offer any more, and its path was dead for good.
+#[test]
+fn an_offer_is_taken_up_again_after_an_endpoint_could_not_be_opened() {
+    let (mut machine, mut acts, offer) = (Machine::new(false, PATIENCE), Vec::new(), Word::Offer(vec![1]));
+    let mut now = Nanos::secs(1);
+    machine.hear(now, 1, offer.clone(), &mut acts);
+    assert_eq!(acts, [Act::Make]);
+    acts.clear();
+    machine.made(now, None, &mut acts);
+    now += Nanos::secs(10);
+    machine.hear(now, 1, offer, &mut acts);
+    assert_eq!(acts, [Act::Make], "the same one");
+}

@@ -2,7 +2,7 @@
 
 use crate::closing::Closing;
 use crate::endpoint::{Done, Endpoint, Posted, Work};
-use crate::fabric::{Alone, Rail};
+use crate::fabric::Rail;
 use crate::ledger::Ledger;
 use crate::machine::{Act, Ending, Machine, Patience};
 use crate::region::Region;
@@ -32,8 +32,8 @@ pub(crate) struct Around {
     pub next_lane: u64,
     pub remarks: Vec<String>,
     pub events: Vec<Event>,
-    /// An endpoint was set aside: it may still place bytes.
-    pub aside: bool,
+    /// Rails on which an endpoint was set aside: it may still place bytes.
+    pub aside: BTreeSet<u32>,
     /// Names of the last endpoints.
     pub names: VecDeque<Vec<u8>>,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Path {
     stuck: bool,
     ledger: Ledger,
     /// That of the last incarnation, for a peer that asks late.
-    previous: (u32, Ledger),
+    previous: (u32, Option<Ledger>),
     lane: Option<Lane>,
     done: Vec<Done>,
     /// The first operation is not posted yet.
@@ -124,7 +124,7 @@ impl Path {
             closing: None,
             stuck: false,
             ledger: Ledger::default(),
-            previous: (0, Ledger::default()),
+            previous: (0, Some(Ledger::default())),
             lane: None,
             done: Vec::new(),
             probe_waits: false,
@@ -145,7 +145,7 @@ impl Path {
     /// An expectation of this immediate was reached.
     pub fn reached(&mut self, imm: u32) {
         self.ledger.reached(imm);
-        self.previous.1.reached(imm);
+        self.previous.1.iter_mut().for_each(|ledger| ledger.reached(imm));
     }
 
     /// Has the machine do something, and does what follows.
@@ -335,7 +335,10 @@ impl Path {
     fn shut(&mut self, around: &mut Around) {
         self.probe_waits = false;
         let late = around.rails[self.number as usize].closes_late();
-        self.closing = self.endpoint.take().map(|endpoint| Closing::of(endpoint, late));
+        // One that is being closed already goes on.
+        if let Some(endpoint) = self.endpoint.take() {
+            self.closing = Some(Closing::of(endpoint, late));
+        }
         if let Some(lane) = &mut self.lane {
             lane.waiting.clear();
             if !std::mem::replace(&mut lane.told, true) {
@@ -365,7 +368,8 @@ impl Path {
     }
 
     fn is_stuck(&mut self, around: &mut Around, why: &str) {
-        (self.stuck, around.aside) = (true, true);
+        self.stuck = true;
+        around.aside.insert(self.number);
         around.remarks.push(format!("peer {}, path {}: {why}", self.peer, self.number));
     }
 
@@ -396,8 +400,10 @@ impl Path {
 
     fn answer(&mut self, around: &Around, incarnation: u32, asks: &Asks) {
         let is_this = incarnation == self.machine.incarnation() && self.endpoint.is_none();
-        let ledger = if self.previous.0 == incarnation {
-            Some(&mut self.previous.1)
+        let is_previous = self.previous.0 == incarnation;
+        let is_stuck = if is_previous { self.previous.1.is_none() } else { self.stuck };
+        let ledger = if is_previous {
+            self.previous.1.as_mut()
         } else {
             is_this.then_some(&mut self.ledger)
         };
@@ -407,7 +413,7 @@ impl Path {
             // It is asked again.
             _ if incarnation == self.machine.incarnation() && self.closing.is_some() => Word::Wait,
             // Nothing is proved: it is better to say nothing.
-            _ if self.stuck => return,
+            _ if is_stuck => return,
             Some(ledger) => Word::Closed(ledger.answers(asks, unknown)),
             None => Word::Gone,
         };
@@ -420,18 +426,28 @@ impl Path {
                 _ if self.stuck => Fence::Unproven,
                 Ending::Answered(answers) => self.counted(&lane, answers, &mut around.events),
                 Ending::Gone => Fence::NoTruth,
-                Ending::Silent => alone(&around.rails[self.number as usize]),
+                // Its process, or its system, may hold bytes that it places later.
+                Ending::Silent => Fence::Unproven,
             };
             around.events.push(Event::Closed(lane.id, fence));
         }
-        self.stuck = false;
-        self.previous = (self.machine.incarnation(), std::mem::take(&mut self.ledger));
+        let ledger = std::mem::take(&mut self.ledger);
+        let known = (!std::mem::take(&mut self.stuck)).then_some(ledger);
+        self.previous = (self.machine.incarnation(), known);
     }
 
     /// What became of the pieces under way, after the one that was refused.
     fn counted(&self, lane: &Lane, answers: &Answers, events: &mut Vec<Event>) -> Fence {
         let mut counts = self.ledger.fence(answers);
-        let is_unknown = |held: &Held| held.key.is_some_and(|key| answers.unknown.contains(&key));
+        let imm_of = |held: &Held| held.imm.map(|(imm, _)| imm);
+        let all_missing = |imm: u32| {
+            let count = lane.under_way.values().filter(|held| imm_of(held) == Some(imm)).count() as u64;
+            counts.get(&imm).is_some_and(|counted| counted.missing >= count)
+        };
+        // One that may have been executed before its key was taken back is not refused yet.
+        let is_unknown = |held: &Held| {
+            held.key.is_some_and(|key| answers.unknown.contains(&key)) && imm_of(held).is_none_or(all_missing)
+        };
         let refused = lane.under_way.iter().find(|(_, held)| is_unknown(held)).map(|(number, _)| *number);
         if let Some(number) = lane.denied.or(refused) {
             events.push(Event::Denied(lane.id, number));
@@ -449,17 +465,14 @@ impl Path {
         self.lane.iter_mut().for_each(|lane| lane.told = true);
         self.shut(around);
         self.finish(around, now);
-        let fence = if self.stuck { Fence::Unproven } else { alone(&around.rails[self.number as usize]) };
         around.say(self.peer, self.number, self.machine.incarnation(), Word::Close(Asks::default()));
-        self.lane.take().map(|lane| (lane.id, fence))
+        // What its process or its system holds it may still place in its own memory.
+        self.lane.take().map(|lane| (lane.id, Fence::Unproven))
     }
-}
 
-/// What is known of a lane whose peer did not answer, once no packet of it is on its way any more.
-fn alone(rail: &Rail) -> Fence {
-    match rail.alone() {
-        Alone::SourceIsQuiet => Fence::NoTruth,
-        Alone::Nothing => Fence::Unproven,
+    /// True if its endpoint was set aside: it may still place bytes at this end.
+    pub const fn is_set_aside(&self) -> bool {
+        self.stuck
     }
 }
 

@@ -60,8 +60,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => Ok(domain.deregister(region)?),
             Self::Fabric(over) => {
-                over.domain.deregister(region);
-                Ok(())
+                Ok(over.domain.deregister(region)?)
             }
         }
     }
