@@ -28,6 +28,7 @@
 //! | `machine` | the life of a path; pure |
 //! | `ledger` | immediates, counted at both ends; pure |
 //! | `words` | what the two ends of a path tell each other; pure |
+//! | `lane` | the lane that is open on a path; pure |
 //! | `path` | a path: its machine, its endpoint, its lane |
 //! | `address` | where an end is, as it is sent to others; pure |
 //! | `domain` | [`FabricDomain`] |
@@ -39,6 +40,7 @@ mod domain;
 pub mod endpoint;
 pub mod error;
 pub mod fabric;
+mod lane;
 mod ledger;
 mod machine;
 mod path;

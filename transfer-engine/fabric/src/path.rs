@@ -3,6 +3,7 @@
 use crate::closing::Closing;
 use crate::endpoint::{Done, Endpoint, Posted, Work};
 use crate::fabric::Rail;
+use crate::lane::{Held, Lane};
 use crate::ledger::Ledger;
 use crate::machine::{Act, Ending, Machine, Patience};
 use crate::region::Region;
@@ -62,32 +63,6 @@ impl Around {
         }
         None
     }
-}
-
-/// A piece under way.
-struct Held {
-    len: u64,
-    /// Its immediate, and which of those of its lane it is.
-    imm: Option<(u32, u64)>,
-    /// The peer's key that it names.
-    key: Option<u32>,
-}
-
-/// The lane that is open on a path, or being closed.
-struct Lane {
-    id: LaneId,
-    /// Pieces posted so far.
-    next: u64,
-    under_way: BTreeMap<u64, Held>,
-    bytes: u64,
-    /// Pieces that the provider has not taken yet.
-    waiting: VecDeque<(u64, Piece)>,
-    /// When the last piece completed, or the first one was posted on an idle lane.
-    progress: Nanos,
-    /// [`Event::Failed`] was said.
-    told: bool,
-    /// A piece that names memory which this end does not know.
-    denied: Option<u64>,
 }
 
 /// The path.
@@ -402,11 +377,7 @@ impl Path {
         let is_this = incarnation == self.machine.incarnation() && self.endpoint.is_none();
         let is_previous = self.previous.0 == incarnation;
         let is_stuck = if is_previous { self.previous.1.is_none() } else { self.stuck };
-        let ledger = if is_previous {
-            self.previous.1.as_mut()
-        } else {
-            is_this.then_some(&mut self.ledger)
-        };
+        let ledger = if is_previous { self.previous.1.as_mut() } else { is_this.then_some(&mut self.ledger) };
         let known = &around.regions[self.number as usize];
         let unknown = asks.keys.iter().copied().filter(|key| !known.contains_key(key)).collect();
         let word = match ledger {
@@ -476,35 +447,7 @@ impl Path {
     }
 }
 
-impl Lane {
-    const fn new(id: LaneId, now: Nanos) -> Self {
-        Self {
-            id,
-            next: 0,
-            under_way: BTreeMap::new(),
-            bytes: 0,
-            waiting: VecDeque::new(),
-            progress: now,
-            told: false,
-            denied: None,
-        }
-    }
-
-    /// True if pieces are under way and none has completed for longer than all bytes that are under way on its rail
-    /// take.
-    fn is_silent(&self, now: Nanos, patience: &Patience, on_rail: u64) -> bool {
-        !self.under_way.is_empty()
-            && now > self.progress + patience.suspect + takes(on_rail, patience.slowest)
-    }
-}
-
 /// True if an operation names what is none, and would be refused on every lane.
 fn is_program_error(code: i32) -> bool {
     [shunt_libfabric_sys::FI_EFAULT, shunt_libfabric_sys::FI_EMSGSIZE].contains(&(code as u32))
-}
-
-/// How long so many bytes take at so many a second.
-fn takes(bytes: u64, rate: u64) -> Nanos {
-    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
-    Nanos::new(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -59,9 +59,7 @@ impl Rails {
     pub fn deregister(&mut self, region: &Mr) -> Result<(), CallError> {
         match self {
             Self::Rc(domain) => Ok(domain.deregister(region)?),
-            Self::Fabric(over) => {
-                Ok(over.domain.deregister(region)?)
-            }
+            Self::Fabric(over) => Ok(over.domain.deregister(region)?),
         }
     }
 
