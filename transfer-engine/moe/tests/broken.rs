@@ -124,12 +124,11 @@ fn a_nic_that_is_gone_costs_no_row_and_no_immediate() {
             assert_eq!((&ran.failure, ran.seen.layers, ran.seen.wrong()), (&None, MANY, 0), "{ran:?}");
         }
         assert_eq!(doubled, 0);
-        // What was under way may all have arrived before.
-        if failovers > 0 && sum(&all, |ran| ran.writes_settled) > 0 {
+        if failovers > 0 {
             return;
         }
     }
-    panic!("expected a write that no NIC could tell the fate of, in one of 5 runs");
+    panic!("expected a lane that is left, in one of 5 runs");
 }
 
 #[test]
