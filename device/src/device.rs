@@ -190,6 +190,14 @@ impl<'s, P: Platform> Device<'s, P> {
         unsafe { self.state.platform.store_segment(self.local_address(at) as *mut u32, segment(piece)) }
     }
 
+    /// The same by the lanes that are to store, without a branch.
+    #[inline(always)]
+    pub fn store_piece_if(self, stores: bool, at: HeapOffset, piece: [u64; 2]) {
+        let address = self.local_address(at) as *mut u32;
+        // SAFETY: an aligned piece of the heap (module documentation).
+        unsafe { self.state.platform.store_segment_if(stores, address, segment(piece)) }
+    }
+
     /// One word of another rank of this node, at the address under which this one reaches it (NVLink, or threads of one
     /// process). Acquire: what its writer stored before is visible.
     ///

@@ -71,18 +71,18 @@ pub fn rolled() {
     };
 }
 
-/// Four words, 16 bytes, of memory that nobody writes meanwhile.
+/// Four words, 16 bytes, so many bytes behind `at`, of memory that nobody writes meanwhile.
 ///
 /// # Safety
-/// They are there, and `at` is a multiple of 16.
+/// They are there, and at a multiple of 16.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub unsafe fn read_four_words(at: u64) -> [u32; 4] {
+pub unsafe fn read_four_words<const BEHIND: u64>(at: u64) -> [u32; 4] {
     let (a, b, c, d);
     // SAFETY: forwarded to the caller.
     unsafe {
-        core::arch::asm!("ld.global.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
-            out(reg32) d, in(reg64) at, options(nostack, readonly))
+        core::arch::asm!("ld.global.v4.b32 {{{}, {}, {}, {}}}, [{}+{}];", out(reg32) a, out(reg32) b, out(reg32) c,
+            out(reg32) d, in(reg64) at, const BEHIND, options(nostack, readonly))
     };
     [a, b, c, d]
 }
@@ -93,20 +93,20 @@ pub unsafe fn read_four_words(at: u64) -> [u32; 4] {
 /// They are there.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
-pub unsafe fn read_four_words(at: u64) -> [u32; 4] {
+pub unsafe fn read_four_words<const BEHIND: u64>(at: u64) -> [u32; 4] {
     // SAFETY: forwarded to the caller.
-    let [low, high] = unsafe { (at as *const [u64; 2]).read() };
+    let [low, high] = unsafe { ((at + BEHIND) as *const [u64; 2]).read() };
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
-/// The larger of two pairs of BF16, each without its sign; what is no number does not count.
+/// The larger magnitude of each of two pairs of BF16, of any sign; what is no number does not count. From sm_86 on.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub fn larger_pair(a: u32, b: u32) -> u32 {
+pub fn larger_magnitudes(a: u32, b: u32) -> u32 {
     let larger;
     // SAFETY: registers alone.
     unsafe {
-        core::arch::asm!("max.bf16x2 {}, {}, {};", out(reg32) larger, in(reg32) a, in(reg32) b,
+        core::arch::asm!("max.xorsign.abs.bf16x2 {}, {}, {};", out(reg32) larger, in(reg32) a, in(reg32) b,
             options(pure, nomem, nostack))
     };
     larger
@@ -115,10 +115,11 @@ pub fn larger_pair(a: u32, b: u32) -> u32 {
 /// The same in bits: magnitudes are in the order of their bits.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
-pub const fn larger_pair(a: u32, b: u32) -> u32 {
+pub const fn larger_magnitudes(a: u32, b: u32) -> u32 {
     const fn larger(a: u32, b: u32) -> u32 {
         const NO_NUMBER: u32 = 0x7f81;
         if b < NO_NUMBER && (a >= NO_NUMBER || b > a) { b } else { a }
     }
+    let (a, b) = (a & 0x7fff_7fff, b & 0x7fff_7fff);
     larger(a >> 16, b >> 16) << 16 | larger(a & 0xffff, b & 0xffff)
 }

@@ -178,6 +178,14 @@ pub trait Platform: Copy {
     unsafe fn load_wqe(self, address: *const Wqebb) -> Wqebb;
     /// One 16-byte segment of a WQE.
     unsafe fn store_segment(self, address: *mut u32, segment: [u32; 4]);
+    /// The same by the lanes that are to store: on a GPU all of them stay together.
+    #[inline(always)]
+    unsafe fn store_segment_if(self, stores: bool, address: *mut u32, segment: [u32; 4]) {
+        if stores {
+            // SAFETY: forwarded to the caller.
+            unsafe { self.store_segment(address, segment) }
+        }
+    }
     /// WQE stores of this group are visible before `ready` says so.
     fn wqes_before_publish(self);
     /// What `ready` covers is visible before the doorbell of it.

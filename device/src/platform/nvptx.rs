@@ -374,6 +374,18 @@ impl<const FT: bool> Platform for Gpu<FT> {
     }
 
     #[inline(always)]
+    unsafe fn store_segment_if(self, stores: bool, address: *mut u32, segment: [u32; 4]) {
+        let [a, b, c, d] = segment;
+        // A predicate and no branch: lanes that part in a loop would go through the rest of it one after the other.
+        unsafe {
+            asm!("{{ .reg .pred %shunt_stores; setp.ne.u32 %shunt_stores, {}, 0; \
+                 @%shunt_stores st.relaxed.sys.global.L1::no_allocate.v4.b32 [{}], {{{}, {}, {}, {}}}; }}",
+                 in(reg32) stores as u32, in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+                 options(nostack))
+        };
+    }
+
+    #[inline(always)]
     fn wqes_before_publish(self) {
         // The reader of `ready` that acts on it is the lane that rings, and by PTX's model its `.sys` fence would cover
         // these stores as well. Rings lie in the host's memory, and there NVSHMEM does not rely on a fence of another

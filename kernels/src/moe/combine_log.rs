@@ -130,7 +130,7 @@ fn store_whole(store: impl Fn(At, [u64; 2]), shape: &Shape, x: u64, group: u64, 
             at = shape.log_rest(place);
         }
         // SAFETY: channels of a row of `x` (`MoeCall`), which has whole groups.
-        let [a, b, c, d] = unsafe { read_four_words(x + piece * PIECE_BYTES) };
+        let [a, b, c, d] = unsafe { read_four_words::<0>(x + piece * PIECE_BYTES) };
         store(at, [a as u64 | (b as u64) << 32, c as u64 | (d as u64) << 32]);
         (piece, at) = (piece + 1, at.plus(1, PIECE_BYTES));
     }

@@ -223,10 +223,9 @@ fn make_fp8_by_warp<P: Platform, L: WarpLanes>(
         let own = scale.back.to_bits();
         let next = lanes.across::<MEMBERS>(own);
         let (third, fourth) = (lanes.across::<{ 2 * MEMBERS }>(own), lanes.across::<{ 2 * MEMBERS }>(next));
-        if exchange.leads() {
-            let backs = [own as u64 | (next as u64) << 32, third as u64 | (fourth as u64) << 32];
-            exchange.device.store_piece(HeapOffset(scales.0 + PIECE_BYTES * step), backs);
-        }
+        let backs = [own as u64 | (next as u64) << 32, third as u64 | (fourth as u64) << 32];
+        let at = HeapOffset(scales.0 + PIECE_BYTES * step);
+        exchange.device.store_piece_if(exchange.leads(), at, backs);
         step += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! BF16 and FP8 (E4M3, no infinities) as bits. One source for CPU and GPU, no rounding mode, no tables.
 
-use crate::nvptx_math::larger_pair;
+use crate::nvptx_math::larger_magnitudes;
 
 /// Largest value of E4M3.
 pub const FP8_MAX: f32 = 448.0;
@@ -140,8 +140,8 @@ pub fn four_fp8(values: [f32; 4], by: f32) -> u32 {
 #[inline(always)]
 pub fn largest_of_sixteen(words: &[u32; 8]) -> u32 {
     let [a, b, c, d, e, f, g, h] = *words;
-    let with = |amax, word: u32| larger_pair(amax, word & 0x7fff_7fff);
-    let pair = with(with(with(with(with(with(with(with(0, a), b), c), d), e), f), g), h);
+    let with = larger_magnitudes;
+    let pair = with(with(with(with(with(with(with(with(0, a), b), c), d), e), f), g), h) & 0x7fff_7fff;
     let (low, high) = (pair << 16, pair & 0xffff_0000);
     // No sign, and numbers both: in the order of their bits.
     if high > low { high } else { low }

@@ -17,9 +17,9 @@ pub unsafe fn read<T: Copy>(tensor: u64, number: u64) -> T {
 #[inline(always)]
 pub unsafe fn read_sixteen(at: u64) -> [u32; 8] {
     // SAFETY: forwarded to the caller.
-    let [a, b, c, d] = unsafe { crate::nvptx_math::read_four_words(at) };
+    let [a, b, c, d] = unsafe { crate::nvptx_math::read_four_words::<0>(at) };
     // SAFETY: as above.
-    let [e, f, g, h] = unsafe { crate::nvptx_math::read_four_words(at + 16) };
+    let [e, f, g, h] = unsafe { crate::nvptx_math::read_four_words::<16>(at) };
     [a, b, c, d, e, f, g, h]
 }
 

@@ -3,7 +3,7 @@
 use crate::code::{Arg, Function, Instruction, Module, Operation, Parameter, Scope, Space, Special};
 use crate::counts::Counts;
 use crate::memory::{Buffer, Cache, Chance, Gpu};
-use crate::value::{binary, compare, convert, funnel, larger_pair, low, negated, permute, to_fp8};
+use crate::value::{binary, compare, convert, funnel, larger_magnitudes, low, negated, permute, to_fp8};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -267,6 +267,8 @@ impl Block {
                 Operation::WarpBarrier { .. } | Operation::Shuffle { .. } | Operation::Ballot { .. }
             ) {
                 self.try_warp(group[0] / LANES)?;
+                // Lanes that had parted go on together from here, as they do on a GPU.
+                break;
             }
             if self.rang {
                 break;
@@ -556,7 +558,9 @@ impl Block {
                 (*to, u64::from(value.leading_zeros() - (64 - bits)))
             }
             Operation::Ones { to, from, bits } => (*to, low(get(*from), *bits).count_ones().into()),
-            Operation::LargerPair { to, a, b } => (*to, larger_pair(get(*a) as u32, get(*b) as u32).into()),
+            Operation::LargerMagnitudes { to, a, b } => {
+                (*to, larger_magnitudes(get(*a) as u32, get(*b) as u32).into())
+            }
             Operation::ToFp8 { to, high, low: second } => {
                 (*to, to_fp8(get(*high)) << 8 | to_fp8(get(*second)))
             }

@@ -326,8 +326,8 @@ pub enum Operation {
         from: Arg,
         bits: u32,
     },
-    /// Two BF16, each the larger one; one that is no number does not count.
-    LargerPair {
+    /// Two pairs of BF16, the larger magnitude of each; one that is no number does not count.
+    LargerMagnitudes {
         to: Register,
         a: Arg,
         b: Arg,
@@ -527,9 +527,9 @@ impl<'b> Decode<'b> {
                 let args = self.args(statement, 1)?;
                 Operation::Ballot { to: self.to(statement)?, from: args[0], mask: args[1] }
             }
-            "max" if opcode == "max.bf16x2" => {
+            "max" if opcode == "max.xorsign.abs.bf16x2" => {
                 let args = self.args(statement, 1)?;
-                Operation::LargerPair { to: self.to(statement)?, a: args[0], b: args[1] }
+                Operation::LargerMagnitudes { to: self.to(statement)?, a: args[0], b: args[1] }
             }
             "shfl" if matches!(opcode, "shfl.sync.idx.b32" | "shfl.sync.bfly.b32") => {
                 let args = self.args(statement, 1)?;

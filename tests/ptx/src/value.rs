@@ -62,13 +62,18 @@ pub fn binary(operation: Binary, kind: Type, a: u64, b: u64) -> u64 {
     low(result, bits)
 }
 
-/// Two pairs of BF16, each the larger one: of one that is no number and one that is, the number (`max.bf16x2`).
-pub fn larger_pair(a: u32, b: u32) -> u32 {
-    let value = |bits: u32| f32::from_bits(bits << 16);
-    let larger = |a: u32, b: u32| match (value(a), value(b)) {
-        (x, y) if x.is_nan() && y.is_nan() => 0x7fff,
-        (x, y) if y.is_nan() || x >= y => a,
-        _ => b,
+/// Two pairs of BF16, the larger magnitude of each with the product of both signs (`max.xorsign.abs.bf16x2`): of one
+/// that is no number and one that is, the number's magnitude.
+pub fn larger_magnitudes(a: u32, b: u32) -> u32 {
+    let larger = |a: u32, b: u32| {
+        let (x, y) = (a & 0x7fff, b & 0x7fff);
+        let magnitude = |bits: u32| f32::from_bits(bits << 16);
+        let size = match (magnitude(x), magnitude(y)) {
+            (one, other) if one.is_nan() && other.is_nan() => return 0x7fff,
+            (one, other) if other.is_nan() || one >= other => x,
+            _ => y,
+        };
+        (a ^ b) & 0x8000 | size
     };
     larger(a >> 16, b >> 16) << 16 | larger(a & 0xffff, b & 0xffff)
 }
