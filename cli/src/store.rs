@@ -2,7 +2,7 @@
 
 use crate::print;
 use clap::{Args, Subcommand};
-use shunt_verbs::directory::store::Store;
+use shunt_verbs_directory::store::Store;
 use std::net::SocketAddr;
 
 /// Keep the place where verbs programs of several machines find each other.

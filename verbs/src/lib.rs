@@ -7,7 +7,8 @@
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
 //!   that wakes it: [`bell`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
-//! * [`directory`], [`settings`], [`status`]: how processes find each other, what is asked for, what is told.
+//! * [`settings`], [`status`]: what is asked for, what is told. How processes find each other is a package of its own,
+//!   `shunt-verbs-directory`.
 //!
 //! The program's queue pair is the first incarnation of its first path. Once that was fenced it is never posted on
 //! again: it stays in ERR and keeps its number, and every later incarnation of either path is a queue pair of this
@@ -17,7 +18,6 @@ pub mod agent;
 pub mod batch;
 pub mod bell;
 pub mod completions;
-pub mod directory;
 pub mod endpoint;
 pub mod hooks;
 pub mod near;

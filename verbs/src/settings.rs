@@ -1,8 +1,8 @@
 //! What the environment asks for.
 
 use crate::policy::{Answers, Policy, Rule};
-use shunt_bootstrap::tcp::RootAddress;
 use shunt_settings::{ConfigError, Lookup, parse_duration};
+use shunt_verbs_directory::StoreAt;
 use std::sync::OnceLock;
 
 /// What is done for the program.
@@ -44,15 +44,6 @@ pub enum Atomics {
     Keep,
     /// Any.
     Move,
-}
-
-/// Where processes find each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreAt {
-    /// In this user's runtime directory: on one machine.
-    Folder,
-    /// At a store, between machines.
-    Tcp(RootAddress),
 }
 
 /// All settings. Times are in nanoseconds.
@@ -100,13 +91,6 @@ fn atomics(text: &str) -> Option<Atomics> {
     }
 }
 
-fn store(text: &str) -> Option<StoreAt> {
-    match text.strip_prefix("tcp://") {
-        Some(address) => address.parse().ok().map(StoreAt::Tcp),
-        None => (text == "unix:").then_some(StoreAt::Folder),
-    }
-}
-
 const GIVE_UP_NS: u64 = 1_000_000_000;
 const RECOVERY_WINDOW_NS: u64 = 100_000_000;
 const LIFETIME_NS: u64 = 50_000_000;
@@ -132,7 +116,7 @@ impl Settings {
                 rule: env.parse("SHUNT_VERBS_RULE", rule)?.unwrap_or_default(),
             },
             atomics: env.parse("SHUNT_VERBS_ATOMICS", atomics)?.unwrap_or(Atomics::Keep),
-            store: env.parse("SHUNT_VERBS_STORE", store)?.unwrap_or(StoreAt::Folder),
+            store: env.parse("SHUNT_VERBS_STORE", StoreAt::parse)?.unwrap_or(StoreAt::Folder),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! What is told of this process: a file of JSON in the folder of the directory, which stays when the process ends.
 
-use crate::directory;
 use crate::settings::settings;
 use serde::{Deserialize, Serialize};
+use shunt_verbs_directory as directory;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 
 use crate::{libraries, print};
 use clap::Args;
-use shunt_verbs::directory;
 use shunt_verbs::real;
+use shunt_verbs_directory as directory;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use thiserror::Error;

@@ -21,8 +21,6 @@ mod owner;
 mod post;
 mod waking;
 
-use crate::directory::Directory;
-use crate::directory::remarks::Remarks;
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status;
@@ -36,6 +34,8 @@ use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::engine::{Around, Engine};
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
+use shunt_verbs_directory::Directory;
+use shunt_verbs_directory::remarks::Remarks;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 

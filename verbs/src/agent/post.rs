@@ -1,7 +1,7 @@
 //! The link to other processes: datagrams between the sockets of the directory, which arrive in order while both live.
 
-use crate::directory::Directory;
 use shunt_bootstrap::Oob;
+use shunt_verbs_directory::Directory;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,8 +103,8 @@ impl Oob for Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::remote::Remote;
     use shunt_bootstrap::tcp::Secret;
+    use shunt_verbs_directory::remote::Remote;
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 

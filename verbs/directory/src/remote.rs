@@ -243,7 +243,7 @@ impl Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::store::Store;
+    use crate::store::Store;
 
     fn secret() -> Secret {
         Secret::from_text("sixteen letters!").unwrap()

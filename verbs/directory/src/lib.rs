@@ -6,15 +6,18 @@
 //! | [`remote`] | between machines: a store, and connections between the processes themselves |
 //! | [`remarks`] | what was met and is not used |
 //! | [`store`] | that store, which `shunt store serve` is; its words: [`store_words`] |
+//! | [`store_at`] | where it is, as the user says it |
+//!
+//! [`Directory`] is what others use: no caller knows which of them is behind it.
 
 pub mod folder;
 pub mod remarks;
 pub mod remote;
 mod secret;
 pub mod store;
+pub mod store_at;
 pub mod store_words;
 
-use crate::settings::StoreAt;
 use folder::Folder;
 pub use folder::{MESSAGE_MAX, folder, is_alive, private, runtime_directory};
 use remote::Remote;
@@ -22,6 +25,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+pub use store_at::StoreAt;
 
 /// How long the resolver may take over the name of the store's host.
 const RESOLVER: Duration = Duration::from_secs(5);
