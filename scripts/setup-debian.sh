@@ -53,6 +53,7 @@ has srun && has slurmctld && has slurmd || want slurm-wlm "jobs that srun starts
 compgen -G '/usr/lib/*/libpmix.so' >/dev/null || want libpmix-dev "jobs that srun --mpi=pmix starts"
 has torchrun || echo "not installed here: torchrun (python3-torch): jobs that it starts"
 has chromium || want chromium "stage pages"
+has redis-server || want redis-server "a store of verbs programs, in stage verbs"
 has promtool && has prometheus || want prometheus "reads the metrics of ranks"
 
 components=()

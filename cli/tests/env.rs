@@ -78,6 +78,8 @@ const BAD: &[(&str, &str)] = &[
     ("SHUNT_VERBS", "always"),
     ("SHUNT_VERBS_ATOMIC_ANSWER", "maybe"),
     ("SHUNT_VERBS_ATOMICS", "stay"),
+    ("SHUNT_VERBS_BACKUPS", "9"),
+    ("SHUNT_VERBS_PEER", "no"),
     ("SHUNT_VERBS_RULE", "shift"),
     ("SHUNT_VERBS_STORE", "ftp://x"),
     ("SHUNT_STEP_RECORDS", "maybe"),

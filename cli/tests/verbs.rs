@@ -23,21 +23,56 @@ fn executable(path: &Path, bytes: &[u8], mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// A program, variables, and what is said.
+type Refused<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
+/// All that `shunt verbs run` refuses: the program, the variables, and what is said. The status is always 2.
 #[test]
-fn a_static_program_and_bad_settings_are_refused_with_a_sentence() {
+fn what_cannot_be_run_is_refused_with_what_was_expected_and_what_was_met() {
     let folder = std::env::temp_dir().join(format!("shunt-cli-verbs-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
-    let path = folder.join("static");
-    executable(&path, &static_program(), 0o755);
-    let (status, words) = run(path.to_str().unwrap(), &[]);
-    assert!(status == Some(2) && words.contains("is a static program"), "{status:?}: {words}");
-    let (status, words) = run("/bin/true", &[("SHUNT_VERBS", "always")]);
-    assert!(
-        status == Some(2) && words.contains("SHUNT_VERBS: expected on, observe or off"),
-        "{status:?}: {words}"
-    );
-    let (status, words) = run("no-such-program", &[]);
-    assert!(status == Some(2) && words.contains("no-such-program"), "{status:?}: {words}");
+    let place = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (fixed, narrow) = (place("static"), place("narrow"));
+    executable(Path::new(&fixed), &static_program(), 0o755);
+    let mut narrow_program = static_program();
+    // ELFCLASS32.
+    narrow_program[4] = 1;
+    executable(Path::new(&narrow), &narrow_program, 0o755);
+    let program = "/bin/true";
+    let secret = ("SHUNT_SECRET", "not a secret, for tests");
+    let folder_store = ("SHUNT_VERBS_STORE", "file:///shared");
+    let far = ("SHUNT_VERBS_STORE", "redis://192.0.2.1:6379");
+    let none = "expected a secret, since other machines reach it, got none";
+    let table: &[Refused<'_>] = &[
+        (&fixed, &[], "is a static program"),
+        (&narrow, &[], "expected a program for this processor, got one for another"),
+        ("no-such-program", &[], "no-such-program"),
+        (program, &[("SHUNT_VERBS", "always")], "SHUNT_VERBS: expected on, observe or off, got \"always\""),
+        (
+            program,
+            &[("SHUNT_VERBS_STORE", "ftp://x"), secret],
+            "SHUNT_VERBS_STORE: expected unix:, tcp://HOST:PORT",
+        ),
+        (program, &[("SHUNT_VERBS_STORE", "redis://a:b@x")], "got \"redis://..@x\""),
+        (
+            program,
+            &[("SHUNT_VERBS_BACKUPS", "9")],
+            "SHUNT_VERBS_BACKUPS: expected a whole number from 1 to 7, got \"9\"",
+        ),
+        (
+            program,
+            &[("SHUNT_VERBS_PEER", "no")],
+            "SHUNT_VERBS_PEER: expected optional or required, got \"no\"",
+        ),
+        (program, &[folder_store], &format!("a store in a folder: {none}")),
+        (program, &[far], &format!("192.0.2.1:6379: {none}")),
+        (program, &[far, ("SHUNT_SECRET", "short")], "SHUNT_SECRET: expected "),
+        (program, &[far, secret, ("SHUNT_SECRET_FILE", "x")], "SHUNT_SECRET_FILE"),
+    ];
+    for (program, environment, said) in table {
+        let (status, words) = run(program, environment);
+        assert!(status == Some(2) && words.contains(said), "{environment:?}: {status:?}: {words}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -90,6 +125,4 @@ fn a_store_without_a_secret_or_an_address_of_its_own_is_refused() {
     let (status, words) = serve(&[("SHUNT_SECRET", "not a secret, for tests")]);
     let told = words.contains("192.0.2.1:7700: expected an address of this machine that is free");
     assert!(status == Some(2) && told, "{status:?}: {words}");
-    let (status, words) = run("/bin/true", &[("SHUNT_VERBS_STORE", "ftp://x")]);
-    assert!(status == Some(2) && words.contains("expected unix: or tcp://HOST:PORT"), "{status:?}: {words}");
 }

@@ -46,6 +46,15 @@ pub enum Atomics {
     Move,
 }
 
+/// What becomes of a connection that cannot be protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// It is made without protection.
+    Optional,
+    /// It is refused.
+    Required,
+}
+
 /// All settings. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -65,6 +74,10 @@ pub struct Settings {
     pub atomics: Atomics,
     /// Where the other end is found.
     pub store: StoreAt,
+    /// What becomes of a connection without protection.
+    pub peer: Peer,
+    /// Backup NICs of a queue pair, at most.
+    pub backups: u32,
 }
 
 fn answers(text: &str) -> Option<Answers> {
@@ -91,10 +104,20 @@ fn atomics(text: &str) -> Option<Atomics> {
     }
 }
 
+fn peer(text: &str) -> Option<Peer> {
+    match text {
+        "optional" => Some(Peer::Optional),
+        "required" => Some(Peer::Required),
+        _ => None,
+    }
+}
+
 const GIVE_UP_NS: u64 = 1_000_000_000;
 const RECOVERY_WINDOW_NS: u64 = 100_000_000;
 const LIFETIME_NS: u64 = 50_000_000;
 const PROBES: u32 = 3;
+/// As many as the driver makes for a channel.
+const BACKUPS_MAX: u32 = 7;
 
 impl Settings {
     /// Reads them through a function.
@@ -103,6 +126,12 @@ impl Settings {
     /// A value that makes no sense.
     pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let env = Lookup(lookup);
+        let store = env.parse("SHUNT_VERBS_STORE", StoreAt::parse);
+        // A password must not stand in an error.
+        let hidden = |error: ConfigError| {
+            let met = StoreAt::without_password(&error.met);
+            ConfigError { met, ..error }
+        };
         Ok(Self {
             mode: env.parse("SHUNT_VERBS", Mode::parse)?.unwrap_or(Mode::On),
             give_up_ns: env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(GIVE_UP_NS),
@@ -116,7 +145,9 @@ impl Settings {
                 rule: env.parse("SHUNT_VERBS_RULE", rule)?.unwrap_or_default(),
             },
             atomics: env.parse("SHUNT_VERBS_ATOMICS", atomics)?.unwrap_or(Atomics::Keep),
-            store: env.parse("SHUNT_VERBS_STORE", StoreAt::parse)?.unwrap_or(StoreAt::Folder),
+            store: store.map_err(hidden)?.unwrap_or(StoreAt::Folder),
+            peer: env.parse("SHUNT_VERBS_PEER", peer)?.unwrap_or(Peer::Optional),
+            backups: env.number("SHUNT_VERBS_BACKUPS", 1..=BACKUPS_MAX)?.unwrap_or(1),
         })
     }
 }
@@ -154,6 +185,14 @@ mod tests {
         assert_eq!(store("tcp://10.0.0.1:7700"), Ok(at("10.0.0.1:7700")));
         assert_eq!((&none.store, store("unix:")), (&StoreAt::Folder, Ok(StoreAt::Folder)));
         assert!(store("ftp://x").is_err() && store("tcp://x").is_err());
+        let error = store("redis://me:secret@x").unwrap_err().to_string();
+        assert!(error.contains("\"redis://..@x\"") && !error.contains("secret"), "{error}");
+        assert_eq!((none.peer, none.backups), (Peer::Optional, 1));
+        assert_eq!(with("SHUNT_VERBS_PEER", "required").map(|found| found.peer), Ok(Peer::Required));
+        assert_eq!(with("SHUNT_VERBS_BACKUPS", "7").map(|found| found.backups), Ok(7));
+        let error = with("SHUNT_VERBS_BACKUPS", "9").unwrap_err().to_string();
+        assert_eq!(error, "SHUNT_VERBS_BACKUPS: expected a whole number from 1 to 7, got \"9\"");
+        assert!(with("SHUNT_VERBS_BACKUPS", "0").is_err() && with("SHUNT_VERBS_PEER", "1").is_err());
         assert_eq!((none.policy, none.atomics), (Policy::default(), Atomics::Keep));
         let policy = |name, value| with(name, value).map(|found| found.policy);
         assert_eq!(policy("SHUNT_VERBS_RULE", "paper").map(|found| found.rule), Ok(Rule::Paper));

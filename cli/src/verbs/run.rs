@@ -38,7 +38,11 @@ fn mode(text: &str) -> Result<Mode, String> {
 pub fn run(arguments: &Arguments) -> u8 {
     let lookup = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     // Said now, not from inside a program whose output somebody reads by machine.
-    if let Err(error) = shunt_verbs::settings::Settings::read(&lookup) {
+    let settings = match shunt_verbs::settings::Settings::read(&lookup) {
+        Ok(settings) => settings,
+        Err(error) => return print::usage(&error),
+    };
+    if let Err(error) = shunt_verbs_directory::check(&settings.store) {
         return print::usage(&error);
     }
     let program = match lookup::find(&arguments.command[0]) {

@@ -107,6 +107,18 @@ pub const VARIABLES: &[Variable] = &[
     )
     .default("keep"),
     variable(
+        "SHUNT_VERBS_BACKUPS",
+        "backup NICs of each queue pair of a verbs program, nearest first; those that there are, if there are fewer",
+        "a whole number from 1 to 7",
+    )
+    .default("1"),
+    variable(
+        "SHUNT_VERBS_PEER",
+        "what becomes of a verbs program's connection that cannot be protected: it is made, or refused (required)",
+        "optional or required",
+    )
+    .default("optional"),
+    variable(
         "SHUNT_VERBS_RULE",
         "what a verbs program's queue pair posts again when it moves: what the other NIC has not executed, or, to \
          compare, all that has not completed but received messages (paper)",
@@ -115,8 +127,9 @@ pub const VARIABLES: &[Variable] = &[
     .default("exact"),
     variable(
         "SHUNT_VERBS_STORE",
-        "where verbs programs find each other: on this machine, or at what `shunt store serve` keeps for several",
-        "unix: or tcp://HOST:PORT",
+        "where verbs programs find each other: on this machine, or, for several, at what `shunt store serve` keeps, at \
+         a Redis server, or in a folder that all mount",
+        "unix:, tcp://HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT[/DB] or file:///FOLDER",
     )
     .default("unix:"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),

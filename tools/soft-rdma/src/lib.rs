@@ -11,6 +11,7 @@ mod run;
 mod ucx;
 mod verbs;
 mod verbs_cases;
+mod verbs_stores;
 
 use shunt_task::Task;
 

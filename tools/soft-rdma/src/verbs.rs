@@ -7,6 +7,7 @@ use crate::mpi;
 use crate::run::{listens, wait};
 use crate::ucx;
 use crate::verbs_cases::{BY_NIGHT, CASES, Case, Must};
+use crate::verbs_stores::{self, Fate, Keeper};
 use anyhow::{Context, Result, bail};
 use shunt_task::stages::Count;
 use shunt_task::{ports, sh};
@@ -100,6 +101,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
             mpi::lacks(&dir, program),
             manager::lacks(program),
             mooncake::lacks(program),
+            verbs_stores::lacks(case.store),
         ];
         if let Some(why) = lacks.into_iter().flatten().next() {
             println!("  {:36} skipped: {why}", case.name);
@@ -107,7 +109,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
             continue;
         }
         let start = Instant::now();
-        let place = Place::new(&built, &dir)?;
+        let mut place = Place::new(case, &built, &dir)?;
         let wrong = place.run(case)?;
         let outputs = ["server", "client", "status"].map(|side| (side, place.file(case, side)));
         count += told(case.name, start.elapsed(), &wrong, &outputs);
@@ -120,6 +122,7 @@ struct Place {
     built: PathBuf,
     dir: PathBuf,
     runtime: Runtime,
+    keeper: Option<Keeper>,
 }
 
 /// A process of a case.
@@ -134,9 +137,10 @@ impl Drop for Side {
 }
 
 impl Place {
-    fn new(built: &Path, dir: &Path) -> Result<Self> {
+    fn new(case: &Case, built: &Path, dir: &Path) -> Result<Self> {
         let runtime = Runtime::make("shunt-verbs")?;
-        Ok(Self { built: built.to_owned(), dir: dir.to_owned(), runtime })
+        let keeper = case.store.map(|store| Keeper::open(store, built, runtime.path())).transpose()?;
+        Ok(Self { built: built.to_owned(), dir: dir.to_owned(), runtime, keeper })
     }
 
     fn file(&self, case: &Case, side: &str) -> PathBuf {
@@ -155,7 +159,11 @@ impl Place {
         let out = File::create(self.file(case, name))?;
         command.env("XDG_RUNTIME_DIR", self.runtime.path());
         // A busy machine is slow to find a path, and that is not what is looked at.
-        command.env("SHUNT_GIVE_UP", "30s").envs(case.environment.iter().copied());
+        command.env("SHUNT_GIVE_UP", "30s");
+        command.envs(self.keeper.iter().flat_map(Keeper::environment)).envs(case.environment.iter().copied());
+        if name == "client" {
+            command.envs(case.client_environment.iter().copied());
+        }
         command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
         Ok(Side(command.spawn().with_context(|| format!("cannot start {command:?}"))?))
     }
@@ -178,7 +186,8 @@ impl Place {
 
     /// Arguments of `shunt` for one end.
     fn add_words(&self, command: &mut Command, case: &Case, client: bool, port: u16) {
-        command.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("ci-{port}")]);
+        let (nics, fabric) = (case.nics.to_string(), format!("ci-{port}"));
+        command.args(["soft-rdma", "run", "--nics", &nics, "--fabric", &fabric]);
         let fault = if client { case.fault } else { case.server_fault };
         if !fault.is_empty() {
             command.args(["--fault", fault]);
@@ -234,7 +243,7 @@ impl Place {
     }
 
     /// Runs a case; what is wrong.
-    fn run(&self, case: &Case) -> Result<Vec<String>> {
+    fn run(&mut self, case: &Case) -> Result<Vec<String>> {
         if case.program == mpi::TAGS {
             return self.run_job(case);
         }
@@ -249,9 +258,9 @@ impl Place {
             return Ok(vec!["the server does not listen".to_owned()]);
         }
         let mut client = self.start(case, true, port)?;
+        let mut wrong: Vec<String> = self.change_the_store(port)?.into_iter().collect();
         let hit = case.faults() == 0 || self.sees_hits(case.faults(), port, &mut client.0)?;
-        let missed = (!hit).then(|| "not exercised: a planned fault hit nothing".to_owned());
-        let mut wrong: Vec<String> = missed.into_iter().collect();
+        wrong.extend((!hit).then(|| "not exercised: a planned fault hit nothing".to_owned()));
         let ended = wait(&mut client.0, until)?;
         let code = ended.and_then(|status| status.code());
         let well = code == Some(0);
@@ -298,8 +307,46 @@ impl Place {
             wrong.push(format!("the server ended with {ended:?}"));
         }
         wrong.extend(self.told(case, well)?);
+        wrong.extend(self.said(case)?);
         wrong.extend(self.look_at_status(case)?);
         Ok(wrong)
+    }
+
+    /// Ends the case's store once both ends are protected, or makes one that comes late; what is wrong.
+    fn change_the_store(&mut self, port: u16) -> Result<Option<String>> {
+        match self.keeper.as_ref().map(|keeper| keeper.fate) {
+            Some(Fate::Goes) => {
+                let until = Instant::now() + HANG;
+                while self.states()?.matches("\"state\": \"protected\"").count() < 2 {
+                    if Instant::now() > until {
+                        return Ok(Some("expected two queue pairs that are protected, got none".to_owned()));
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                self.keeper.iter_mut().for_each(Keeper::end);
+                let early = self.hits(port)? > 0;
+                Ok(early.then(|| "not exercised: the fault came before the store was gone".to_owned()))
+            }
+            Some(Fate::Late) => {
+                std::thread::sleep(Duration::from_secs(2));
+                self.keeper.iter_mut().try_for_each(Keeper::start)?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn states(&self) -> Result<String> {
+        let said = self.shunt().args(["verbs", "status", "--json"]).output()?;
+        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    /// A text that the client must say once.
+    fn said(&self, case: &Case) -> Result<Option<String>> {
+        let said = std::fs::read_to_string(self.file(case, "client"))?;
+        let count = said.matches(case.says).count();
+        let well = case.says.is_empty() || count == 1;
+        Ok((!well).then(|| format!("expected a client that says once {:?}, got {count} times", case.says)))
     }
 
     /// What protected programs were told of that ended well: our own of a failure, by an event; Mooncake by its log.
@@ -336,17 +383,20 @@ impl Place {
     /// Watches the faults of a case's fabric until so many have hit, or the client ends.
     fn sees_hits(&self, faults: usize, port: u16, client: &mut Child) -> Result<bool> {
         while client.try_wait()?.is_none() {
-            let fabric = format!("ci-{port}");
-            // A program that just ends does not answer.
-            let said = self.shunt().args(["soft-rdma", "list", "--json", "--fabric", &fabric]).output()?;
-            let hits =
-                numbers(&String::from_utf8_lossy(&said.stdout), "hits").filter(|hits| *hits > 0).count();
-            if hits >= faults {
+            if self.hits(port)? >= faults {
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_millis(200));
         }
         Ok(false)
+    }
+
+    /// Faults of a fabric that have hit.
+    fn hits(&self, port: u16) -> Result<usize> {
+        let fabric = format!("ci-{port}");
+        // A program that just ends does not answer.
+        let said = self.shunt().args(["soft-rdma", "list", "--json", "--fabric", &fabric]).output()?;
+        Ok(numbers(&String::from_utf8_lossy(&said.stdout), "hits").filter(|hits| *hits > 0).count())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::mpi;
 use crate::ucx;
+use crate::verbs_stores::{Fate, Kind};
 
 /// Two processes, and what must come of them.
 pub struct Case {
@@ -27,6 +28,14 @@ pub struct Case {
     pub beside: usize,
     /// What must come of it.
     pub must: Must,
+    /// NICs of each end.
+    pub nics: u32,
+    /// Where the ends find each other, if not in the runtime directory.
+    pub store: Option<(Kind, Fate)>,
+    /// More variables of the client.
+    pub client_environment: &'static [(&'static str, &'static str)],
+    /// The client says this once, if anything.
+    pub says: &'static str,
 }
 
 /// What must come of a case.
@@ -91,8 +100,26 @@ pub const fn case(
         pairs: 1,
         beside: 0,
         must: Must::Move,
+        nics: 2,
+        store: None,
+        client_environment: &[],
+        says: "",
     }
 }
+
+const fn stored(name: &'static str, kind: Kind, fate: Fate) -> Case {
+    let store = Some((kind, fate));
+    Case { store, ..case(name, "shunt-verbs-count", "--seconds 9", "6s:mlx5_0:down=1500ms") }
+}
+
+/// Nothing fails, and nothing is protected.
+const fn alone(name: &'static str, kind: Kind, fate: Fate, says: &'static str) -> Case {
+    let args = "--seconds 2";
+    Case { fault: "", must: Must::Stay, says, args, ..stored(name, kind, fate) }
+}
+
+/// What is said where a store is not there.
+const UNPROTECTED: &str = "; new connections are unprotected";
 
 const fn ucx(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
     Case { environment: ucx::VERBS, pairs: 2, beside: 1, ..case(name, program, args, fault) }
@@ -295,6 +322,22 @@ pub const CASES: &[Case] = &[
     // Each rank is connected to the other and to itself, twice each, and has a queue pair of datagrams.
     Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "7", "4s:mlx5_0:down") },
     mpi("mpi-tags", "7", "4s:mlx5_0:down=1s"),
+    stored("store-served", Kind::Served, Fate::Goes),
+    stored("store-redis", Kind::Redis, Fate::Goes),
+    stored("store-redis-late", Kind::Redis, Fate::Late),
+    stored("store-folder", Kind::Folder, Fate::Goes),
+    stored("store-folder-late", Kind::Folder, Fate::Late),
+    alone("store-redis-absent", Kind::Redis, Fate::Absent, UNPROTECTED),
+    alone("store-folder-absent", Kind::Folder, Fate::Absent, UNPROTECTED),
+    Case {
+        client_environment: &[("SHUNT_SECRET", "not the secret of the other")],
+        ..alone("store-folder-secret", Kind::Folder, Fate::Stays, "an entry sealed by this secret")
+    },
+    Case {
+        must: Must::Fail,
+        environment: &[("SHUNT_VERBS_PEER", "required")],
+        ..alone("store-redis-required", Kind::Redis, Fate::Absent, "(SHUNT_VERBS_PEER=required), got: ")
+    },
 ];
 
 #[cfg(test)]

@@ -3,25 +3,44 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`folder`] | on one machine: sockets and links in the runtime directory |
-//! | [`remote`] | between machines: a store, and connections between the processes themselves |
+//! | [`remote`] | between machines: a place where queue pairs are found, and [`lines`] between processes |
+//! | [`book`] | the wall before that place: [`served`] by `shunt store serve`, or on a shelf that a [`clerk`] keeps |
+//! | [`shelf`] | the wall before what keeps bytes under names: [`redis_shelf`], [`folder_shelf`]; pure: [`entry`] |
 //! | [`remarks`] | what was met and is not used |
-//! | [`store`] | that store, which `shunt store serve` is; its words: [`store_words`] |
+//! | [`store`] | the store that `shunt store serve` is; its words: [`store_words`] |
 //! | [`store_at`] | where it is, as the user says it |
 //!
 //! [`Directory`] is what others use: no caller knows which of them is behind it.
 
+pub mod book;
+pub mod clerk;
+pub mod entry;
 pub mod folder;
+pub mod folder_shelf;
+pub mod lines;
+pub mod redis_shelf;
 pub mod remarks;
 pub mod remote;
 mod secret;
+pub mod served;
+pub mod shelf;
 pub mod store;
 pub mod store_at;
 pub mod store_words;
 
+use book::Book;
+use clerk::{Clerk, Desk};
 use folder::Folder;
 pub use folder::{MESSAGE_MAX, folder, is_alive, private, runtime_directory};
-use remote::Remote;
+use folder_shelf::FolderShelf;
+use lines::Lines;
+use redis_shelf::RedisShelf;
+use remote::{Remote, own_address};
+use served::Served;
+use shelf::Shelf;
+use shunt_bootstrap::tcp::{RootAddress, Secret, interface};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,17 +61,70 @@ fn lock(remote: &Mutex<Remote>) -> MutexGuard<'_, Remote> {
     remote.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn resolve(root: &RootAddress) -> io::Result<SocketAddr> {
+    root.resolve(RESOLVER).map(|found| found[0]).map_err(io::Error::other)
+}
+
+/// Looks whether a place can be used at all, by what the environment says: nothing is reached.
+///
+/// # Errors
+/// There is no secret, or what is set is none.
+pub fn check(at: &StoreAt) -> io::Result<()> {
+    match at {
+        StoreAt::Folder => Ok(()),
+        StoreAt::Tcp(root) => secret::of(root).map(|_| ()),
+        StoreAt::Redis(at) => secret::of(&at.root).map(|_| ()),
+        StoreAt::Shared(_) => secret::set().map(|_| ()),
+    }
+}
+
 impl Directory {
     /// Opens this process's socket.
     ///
     /// # Errors
-    /// As the system answers; no secret between machines.
+    /// As the system answers; no secret between machines. A store that is not there is no error: it may come.
     pub fn open(at: &StoreAt) -> io::Result<Self> {
-        let StoreAt::Tcp(root) = at else { return Folder::open().map(Self::Folder) };
-        let secret = secret::of(root)?;
-        let found = root.resolve(RESOLVER).map_err(io::Error::other)?;
-        let remote = Remote::open(found[0], &secret)?;
-        Ok(Self::Remote(Box::new((remote.name().to_owned(), Mutex::new(remote)))))
+        match at {
+            StoreAt::Folder => Folder::open().map(Self::Folder),
+            StoreAt::Tcp(root) => {
+                let secret = secret::of(root)?;
+                let at = resolve(root)?;
+                let lines = Lines::open(own_address(at)?, &secret)?;
+                let served = Served::new(at, &secret, lines.name());
+                Ok(Self::remote(lines, Box::new(served)))
+            }
+            StoreAt::Redis(at) => {
+                let secret = secret::of(&at.root)?;
+                let lines = Lines::open(own_address(resolve(&at.root)?)?, &secret)?;
+                Self::on_shelf(lines, Box::new(RedisShelf::new(at.clone())), &secret)
+            }
+            StoreAt::Shared(folder) => {
+                let secret = secret::set()?;
+                let ip = interface::own_address(None).map_err(io::Error::other)?;
+                let lines = Lines::open(ip, &secret)?;
+                let shelf = FolderShelf::new(folder, lines.name());
+                Self::on_shelf(lines, Box::new(shelf), &secret)
+            }
+        }
+    }
+
+    fn on_shelf(lines: Lines, shelf: Box<dyn Shelf>, secret: &Secret) -> io::Result<Self> {
+        let clerk = Clerk::new(shelf, secret, lines.name());
+        Ok(Self::remote(lines, Box::new(Desk::open(clerk)?)))
+    }
+
+    /// Between machines, with connections and a place where queue pairs are found.
+    pub fn remote(lines: Lines, book: Box<dyn Book>) -> Self {
+        let remote = Remote::new(lines, book);
+        Self::Remote(Box::new((remote.name().to_owned(), Mutex::new(remote))))
+    }
+
+    /// Whether new connections can be found there: true on one machine, none while it is not known yet.
+    pub fn is_open(&self) -> Option<bool> {
+        match self {
+            Self::Folder(_) => Some(true),
+            Self::Remote(remote) => lock(&remote.1).is_open(),
+        }
     }
 
     /// The name by which others reach this process.

@@ -19,6 +19,7 @@ mod moving;
 mod nics;
 mod owner;
 mod post;
+pub mod required;
 mod waking;
 
 use crate::queue_pair::QueuePair;
@@ -29,6 +30,7 @@ use charge::{Charge, Part};
 use nics::Machine;
 use owner::Owned;
 use post::Post;
+use required::{BY_LID, ONE_NIC};
 use shunt_layout::mlx5::eqe;
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::engine::{Around, Engine};
@@ -54,23 +56,31 @@ enum Order {
     Gone(Arc<QueuePair>),
 }
 
+/// None before the agent begins.
 static ORDERS: Mutex<Option<Vec<Order>>> = Mutex::new(None);
 
-fn order(order: Order) -> bool {
+/// Begins, unless that was done. False if it cannot.
+pub fn begin() -> bool {
     let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let first = orders.is_none();
-    orders.get_or_insert_default().push(order);
-    first
+    if orders.is_some() {
+        return true;
+    }
+    *orders = Some(Vec::new());
+    drop(orders);
+    let spawned = std::thread::Builder::new().name("shunt verbs".into()).spawn(run);
+    if let Err(error) = &spawned {
+        required::tell_nics(Err(format!("the system gave no thread: {error}")));
+    }
+    spawned.is_ok()
 }
 
 /// The program has connected a queue pair.
 pub fn connected(pair: &Arc<QueuePair>) {
-    if order(Order::Connected(pair.clone())) {
-        let spawned = std::thread::Builder::new().name("shunt verbs".into()).spawn(run);
-        if spawned.is_err() {
-            pair.state().pass("the system gave no thread");
-        }
+    if !begin() {
+        pair.state().pass("the system gave no thread");
     }
+    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    orders.get_or_insert_default().push(Order::Connected(pair.clone()));
 }
 
 /// The program is destroying it.
@@ -103,15 +113,18 @@ fn run() {
         .and_then(|directory| Agent::new(Arc::new(Post::new(directory))));
     match agent {
         Ok(agent) => {
+            required::tell_nics(Ok(agent.cards.len()));
             charge::debug(&format!("{} NICs are open", agent.cards.len()));
             agent.run();
         }
         Err(error) => {
             shunt_settings::complain!("shunt: verbs: {error}; the program runs without protection");
+            required::tell_nics(Err(error));
             loop {
                 for order in take_orders() {
                     if let Order::Connected(pair) = order {
                         pair.state().pass("no agent");
+                        required::refuse(&pair, "no agent");
                         status::tell(pair.id, charge::report(&pair, "", "no agent"));
                         status::write();
                     }
@@ -182,6 +195,9 @@ impl Agent {
             for remark in std::mem::take(&mut self.owned.remarks) {
                 charge::debug(&remark);
             }
+            if required::is_asked() {
+                required::tell_store(self.post.directory.is_open());
+            }
             let sent = self.post.carry_on();
             if self.busy || !sent || self.charges.iter().any(Charge::is_in_motion) {
                 std::thread::sleep(std::time::Duration::from_micros(50));
@@ -230,12 +246,13 @@ impl Agent {
         });
         let why = match (rail, backup) {
             (None, _) => "its device is none that libmlx5 drives",
-            (_, None) => "there is one NIC only",
-            _ if connection.attr.ah_attr.is_global == 0 => "it is connected by LID",
+            (_, None) => ONE_NIC,
+            _ if connection.attr.ah_attr.is_global == 0 => BY_LID,
             _ => "",
         };
         let (Some(rail), Some(backup), "") = (rail, backup, why) else {
             pair.state().pass(why);
+            required::refuse(&pair, why);
             pair.estrange(why);
             status::tell(pair.id, charge::report(&pair, "", why));
             return status::write();

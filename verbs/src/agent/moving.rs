@@ -1,9 +1,9 @@
 //! Moves queue pairs: who notices, what is asked, and what follows from the answers.
 
-use super::Agent;
 use super::charge::{self, Charge, Fence, SHARES};
+use super::{Agent, required};
 use crate::hooks::data;
-use crate::pair_state::{NOT_POSTED, On, Track};
+use crate::pair_state::{NOT_POSTED, On, STOPPED, Track};
 use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
@@ -38,6 +38,9 @@ impl Agent {
         let now = self.now();
         if let Some((why, moved)) = charge.pair.over() {
             self.tell(charge, Said::Parted);
+            if !moved && why != STOPPED {
+                required::refuse(&charge.pair, why);
+            }
             return self.end(now, charge, why, moved);
         }
         if charge.starves(now) {

@@ -104,7 +104,8 @@ impl Oob for Link {
 mod tests {
     use super::*;
     use shunt_bootstrap::tcp::Secret;
-    use shunt_verbs_directory::remote::Remote;
+    use shunt_verbs_directory::lines::Lines;
+    use shunt_verbs_directory::served::Served;
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
@@ -112,9 +113,11 @@ mod tests {
     fn a_process_that_meets_itself_has_a_number_like_others_and_hears_what_it_says() {
         let store = TcpListener::bind("127.0.0.1:0").unwrap();
         let secret = Secret::from_text("sixteen letters!").unwrap();
-        let remote = Remote::open(store.local_addr().unwrap(), &secret).unwrap();
-        let own = remote.name().to_owned();
-        let post = Post::new(Directory::Remote(Box::new((own.clone(), Mutex::new(remote)))));
+        let at = store.local_addr().unwrap();
+        let lines = Lines::open(at.ip(), &secret).unwrap();
+        let own = lines.name().to_owned();
+        let served = Served::new(at, &secret, &own);
+        let post = Post::new(Directory::remote(lines, Box::new(served)));
         assert_eq!(post.number(&own), None, "number 0 is nobody's peer");
         post.meet("another");
         post.meet(&own);

@@ -74,7 +74,7 @@ pub unsafe fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ib
             special: false,
         };
         // SAFETY: just made.
-        unsafe { note(qp, &made) };
+        return unsafe { noted(qp, &made) };
     }
     qp
 }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn create_qp_ex(
             special: attr.comp_mask & !carried != 0,
         };
         // SAFETY: just made.
-        unsafe { note(qp, &made) };
+        return unsafe { noted(qp, &made) };
     }
     qp
 }
@@ -126,8 +126,24 @@ const OPERATIONS: u32 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
 
-/// A queue pair that was just made: protected if it can be.
-unsafe fn note(qp: *mut ibv_qp, made: &Made) {
+/// Takes note of a queue pair that was just made. Null if it cannot be protected and must be: then it is gone.
+unsafe fn noted(qp: *mut ibv_qp, made: &Made) -> *mut ibv_qp {
+    // SAFETY: just made, by the caller.
+    let Err((device, why)) = (unsafe { note(qp, made) }) else { return qp };
+    if made.kind != IBV_QPT_RC || settings().mode != Mode::On || !agent::required::is_asked() {
+        return qp;
+    }
+    // SAFETY: just made, and given to nobody; errno is the calling thread's own.
+    unsafe {
+        agent::required::say_refused(&device, (*qp).qp_num, why);
+        destroy_qp(qp);
+        *libc::__errno_location() = libc::EOPNOTSUPP;
+    }
+    std::ptr::null_mut()
+}
+
+/// A queue pair that was just made: protected if it can be; else its device, and why not.
+unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str)> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // SAFETY: just made, by the caller.
     let qpn = unsafe { (*qp).qp_num };
@@ -163,7 +179,8 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
             // SAFETY: just made, by the caller.
             registry::with_mut(|objects| objects.put_stranger(qp, unsafe { (*qp).context }));
         }
-        return no(why);
+        no(why);
+        return Err((device, why));
     };
     let (send, receive, shared) = queues.clone();
     let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
@@ -181,6 +198,24 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) {
         shared.join(taker, id);
     }
     registry::with_mut(|objects| objects.put_pair(qp, pair));
+    Ok(())
+}
+
+/// True if the program connects it now, and that is refused: it can be seen that it would not be protected.
+unsafe fn is_refused(pair: &QueuePair, attr: *const ibv_qp_attr, mask: c_int) -> bool {
+    let wanted = IBV_QP_STATE | IBV_QP_AV;
+    // SAFETY: the caller's attributes.
+    let attr = unsafe { &*attr };
+    let connects = mask as u32 & wanted == wanted && attr.qp_state == IBV_QPS_RTR;
+    if !connects || !agent::required::is_asked() || pair.state().passing.is_some() {
+        return false;
+    }
+    agent::begin();
+    let why = agent::required::refusal(attr.ah_attr.is_global != 0);
+    if let Some(why) = &why {
+        agent::required::say_refused(&pair.context.device, pair.qpn, why);
+    }
+    why.is_some()
 }
 
 /// `ibv_modify_qp`.
@@ -192,6 +227,10 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
         // SAFETY: forwarded to the caller.
         return unsafe { real::ibv_modify_qp(qp, attr, mask) };
     };
+    // SAFETY: forwarded to the caller.
+    if unsafe { is_refused(&pair, attr, mask) } {
+        return libc::EHOSTUNREACH;
+    }
     // SAFETY: forwarded to the caller.
     let errno = unsafe { batch::modify(&pair, qp, attr, mask) };
     if errno != 0 {

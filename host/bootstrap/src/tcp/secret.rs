@@ -1,7 +1,7 @@
 //! The job secret: where it comes from, and the key made of it.
 
 use super::error::SecretError;
-use blake2::{Blake2s256, Digest};
+use blake2::{Blake2s256, Blake2sMac, Digest};
 use nix::unistd::geteuid;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -115,6 +115,15 @@ impl Secret {
     /// The key of one of the jobs that share this secret, by what tells it from the others.
     pub fn of_job(&self, id: &str) -> Self {
         Self(digest(&[b"shunt job 1\0", &self.0[..], id.as_bytes()].concat()))
+    }
+
+    /// 128 bits that only who has the secret can make of these bytes (keyed BLAKE2s). `realm` tells what they are for.
+    pub fn tag(&self, realm: &str, bytes: &[u8]) -> [u8; 16] {
+        use blake2::digest::{FixedOutput, KeyInit, Update, consts::U16};
+        let key = self.of_job(realm);
+        let mut mac: Blake2sMac<U16> = KeyInit::new_from_slice(key.key()).expect("32 bytes are a key");
+        Update::update(&mut mac, bytes);
+        mac.finalize_fixed().into()
     }
 
     /// The key itself.
