@@ -1,7 +1,7 @@
 //! What stands between an unmodified verbs program and libibverbs, so that its reliable connections outlive a NIC.
 //!
 //! * Pure: [`request`], [`record`] and [`ring`] (how one is kept), [`send_queue`] (the journal, and the cut),
-//!   [`receive_queue`], [`policy`], [`batch`], [`words`], [`port_events`] (what a program is not told).
+//!   [`receive_queue`], [`policy`], [`batch`], [`chain`], [`words`], [`port_events`] (what a program is not told).
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
 //!   [`shared_receive`], [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
@@ -17,6 +17,7 @@
 pub mod agent;
 pub mod batch;
 pub mod bell;
+pub mod chain;
 pub mod completions;
 pub mod endpoint;
 pub mod hooks;

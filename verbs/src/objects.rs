@@ -110,7 +110,6 @@ impl Channel {
 }
 
 /// What a region was registered with.
-#[derive(Clone, Copy)]
 pub struct Region {
     /// First byte.
     pub address: u64,
@@ -124,31 +123,63 @@ pub struct Region {
     pub lkey: u32,
     /// The program's remote key.
     pub rkey: u32,
-    /// The same memory, registered on the backup NIC.
-    pub spare: Option<At<ibv_mr>>,
-    /// It could not be.
-    pub refused: bool,
+    /// The same memory, registered on backup NICs: by rail; none where it could not be.
+    pub spares: FxHashMap<u32, Option<At<ibv_mr>>>,
 }
 
-/// Regions of a protection domain, by address of the program's object, and the backup NIC's domain.
+/// Regions of a protection domain, by address of the program's object, and the domains of backup NICs.
 #[derive(Default)]
 pub struct Regions {
     /// The regions.
     pub known: HashMap<usize, Region>,
-    /// Local keys of the backup NIC, by the program's.
-    pub lkeys: FxHashMap<u32, u32>,
-    /// The backup NIC's domain.
-    pub spare: Option<At<ibv_pd>>,
+    /// Local keys of backup NICs, by rail and the program's.
+    pub lkeys: FxHashMap<(u32, u32), u32>,
+    /// Domains of backup NICs, by rail.
+    pub spares: FxHashMap<u32, At<ibv_pd>>,
 }
 
 impl Regions {
-    /// Takes a region off the backup NIC.
-    pub fn drop_spare(&mut self, region: &Region) {
-        self.lkeys.remove(&region.lkey);
-        if let Some(spare) = region.spare {
-            // SAFETY: registered by this library and kept here alone.
-            unsafe { real::ibv_dereg_mr(spare.0) };
+    /// Takes a region off backup NICs.
+    pub fn drop_spares(&mut self, region: &Region) {
+        for (rail, spare) in &region.spares {
+            self.lkeys.remove(&(*rail, region.lkey));
+            if let Some(spare) = spare {
+                // SAFETY: registered by this library and kept here alone.
+                unsafe { real::ibv_dereg_mr(spare.0) };
+            }
         }
+    }
+
+    /// Registers on a backup NIC what is not registered there yet. True if there was any.
+    fn spread(&mut self, rail: u32, context: At<ibv_context>) -> bool {
+        let domain = match self.spares.get(&rail) {
+            Some(domain) => *domain,
+            None => {
+                // SAFETY: the context is this library's own and stays open.
+                let made = unsafe { real::ibv_alloc_pd(context.0) };
+                if made.is_null() {
+                    return false;
+                }
+                self.spares.insert(rail, At(made));
+                At(made)
+            }
+        };
+        let mut changed = false;
+        for region in self.known.values_mut().filter(|region| !region.spares.contains_key(&rail)) {
+            let at: *mut c_void = std::ptr::with_exposed_provenance_mut(region.address as usize);
+            // SAFETY: the memory is the program's, which registered it and has not taken it back: that waits for the
+            // lock that the caller holds.
+            let made = unsafe {
+                real::ibv_reg_mr_iova(domain.0, at, region.length, region.iova, region.access as c_int)
+            };
+            if !made.is_null() {
+                // SAFETY: just made.
+                self.lkeys.insert((rail, region.lkey), unsafe { (*made).lkey });
+            }
+            region.spares.insert(rail, (!made.is_null()).then_some(At(made)));
+            changed = true;
+        }
+        changed
     }
 }
 
@@ -175,37 +206,13 @@ impl Domain {
         self.regions.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers on a backup NIC, in its domain, what is not registered there yet. Answers with the
-    /// count of changes that this covers.
-    pub fn spread(&self, context: At<ibv_context>) -> u64 {
+    /// Registers on backup NICs, in domains of their own, what is not registered there yet. Answers with the count of
+    /// changes that this covers.
+    pub fn spread(&self, backups: &[(u32, At<ibv_context>)]) -> u64 {
         let before = self.changes.load(Ordering::Acquire);
         let mut regions = self.regions_mut();
-        if regions.spare.is_none() {
-            // SAFETY: the context is this library's own and stays open.
-            let made = unsafe { real::ibv_alloc_pd(context.0) };
-            if made.is_null() {
-                return before;
-            }
-            regions.spare = Some(At(made));
-        }
-        let Some(domain) = regions.spare else { return before };
-        let mut changed = false;
-        let Regions { known, lkeys, .. } = &mut *regions;
-        for region in known.values_mut().filter(|region| region.spare.is_none() && !region.refused) {
-            let at: *mut c_void = std::ptr::with_exposed_provenance_mut(region.address as usize);
-            // SAFETY: the memory is the program's, which registered it and has not taken it back: that waits for this
-            // lock.
-            let made = unsafe {
-                real::ibv_reg_mr_iova(domain.0, at, region.length, region.iova, region.access as c_int)
-            };
-            region.refused = made.is_null();
-            if !made.is_null() {
-                // SAFETY: just made.
-                lkeys.insert(region.lkey, unsafe { (*made).lkey });
-                region.spare = Some(At(made));
-            }
-            changed = true;
-        }
+        let changes = backups.iter().map(|(rail, context)| regions.spread(*rail, *context));
+        let changed = changes.fold(false, |all, one| all | one);
         drop(regions);
         self.changes.fetch_add(u64::from(changed), Ordering::Release);
         before + u64::from(changed)
@@ -215,11 +222,11 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         let regions = std::mem::take(&mut *self.regions_mut());
-        for region in regions.known.values().filter_map(|region| region.spare) {
+        for spare in regions.known.values().flat_map(|region| region.spares.values().flatten()) {
             // SAFETY: registered by this library and kept here alone.
-            unsafe { real::ibv_dereg_mr(region.0) };
+            unsafe { real::ibv_dereg_mr(spare.0) };
         }
-        if let Some(domain) = regions.spare {
+        for domain in regions.spares.values() {
             // SAFETY: made by this library; what was in it is gone.
             unsafe { real::ibv_dealloc_pd(domain.0) };
         }

@@ -24,8 +24,8 @@ const PROBES: u32 = 16;
 /// The number of a probe: no request has it.
 const PROBE: u64 = u64::MAX;
 
-/// Remote keys on the peer's backup NIC, by the peer's rail and the key that its program gave away.
-pub type Keys = FxHashMap<(u32, u32), u32>;
+/// Remote keys on the peer's backup NICs, by the rail and key that its program gave away, and the backup's rail.
+pub type Keys = FxHashMap<(u32, u32, u32), u32>;
 
 /// Its objects.
 #[derive(Clone, Copy)]
@@ -48,16 +48,32 @@ pub struct Spare {
     pub qpn: u32,
     /// The key of the path and the incarnation that it was made for.
     pub made_for: (usize, u32),
-    /// It lies on the program's own NIC, in the program's own domain: keys are the program's.
-    pub at_home: bool,
-    /// The peer's rail that the program's keys are of.
-    pub peer_rail: u32,
-    /// The other end lies on that very rail.
-    pub peer_at_home: bool,
+    /// Where it lies, and where it leads.
+    pub lies: Lies,
     sent: AtomicU64,
     name: String,
     /// Its completions wake the agent.
     wakes: bool,
+}
+
+/// Where a queue pair that stands in lies, and where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lies {
+    /// Its rail.
+    pub rail: u32,
+    /// That is the program's own NIC: it lies in the program's own domain, and keys are the program's.
+    pub at_home: bool,
+    /// The rail of the other end.
+    pub peer_rail: u32,
+    /// The peer's rail that the program's keys are of.
+    pub peer_home: u32,
+}
+
+impl Lies {
+    /// The other end lies on the NIC that the program connected to.
+    pub const fn peer_at_home(&self) -> bool {
+        self.peer_rail == self.peer_home
+    }
 }
 
 /// Where a spare is made.
@@ -68,12 +84,8 @@ pub struct Place {
     pub ops: ibv_context_ops,
     /// The domain.
     pub domain: At<ibv_pd>,
-    /// It is the program's own.
-    pub at_home: bool,
-    /// The peer's rail that the program's keys are of.
-    pub peer_rail: u32,
-    /// The other end is on it.
-    pub peer_at_home: bool,
+    /// Where it lies, and where it leads.
+    pub lies: Lies,
     /// Name of the NIC.
     pub name: String,
     /// Completions are to wake the agent.
@@ -132,15 +144,13 @@ impl Spare {
         }
         // SAFETY: just made.
         let qpn = unsafe { (*made).qp_num };
-        let Place { ops, at_home, peer_rail, peer_at_home, name, .. } = place;
+        let Place { ops, lies, name, .. } = place;
         let spare = Self {
             parts: RwLock::new(Some(Parts { qp: At(made), send_cq, recv_cq })),
             ops: *ops,
             qpn,
             made_for,
-            at_home: *at_home,
-            peer_rail: *peer_rail,
-            peer_at_home: *peer_at_home,
+            lies: *lies,
             sent: AtomicU64::new(0),
             name: name.clone(),
             wakes: !channel.is_null(),
@@ -291,21 +301,21 @@ impl Spare {
 
     /// True if atomics may go there.
     pub fn takes_atomics(&self) -> bool {
-        self.peer_at_home || settings().atomics == Atomics::Move
+        self.lies.peer_at_home() || settings().atomics == Atomics::Move
     }
 
     fn rkey(&self, keys: &Keys, request: &Request) -> Option<u32> {
         // Nothing is reached by a request of no bytes: its key is not looked at.
-        if self.peer_at_home || request.data.length() == 0 {
+        if self.lies.peer_at_home() || request.data.length() == 0 {
             return Some(request.rkey);
         }
-        keys.get(&(self.peer_rail, request.rkey)).copied()
+        keys.get(&(self.lies.peer_home, request.rkey, self.lies.peer_rail)).copied()
     }
 
     fn pieces(&self, of: &Domain, pieces: &[Piece]) -> Option<Vec<ibv_sge>> {
-        let regions = (!self.at_home).then(|| of.regions());
+        let regions = (!self.lies.at_home).then(|| of.regions());
         let key = |piece: &Piece| match &regions {
-            Some(regions) if piece.length > 0 => regions.lkeys.get(&piece.lkey).copied(),
+            Some(regions) if piece.length > 0 => regions.lkeys.get(&(self.lies.rail, piece.lkey)).copied(),
             _ => Some(piece.lkey),
         };
         let one =

@@ -21,7 +21,7 @@ pub struct PairReport {
     pub state: String,
     /// The device that it sends on.
     pub on: String,
-    /// The device that stands by.
+    /// Devices that stand by, best first, with commas between them.
     pub backup: String,
     /// Times that it moved.
     pub switches: u32,

@@ -1,10 +1,11 @@
 //! What processes tell each other about their queue pairs. Pure. Numbers are big-endian words of 32 bits.
 
+use crate::chain::NICS_MAX;
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::path::{Word, WordParts};
 
 /// Version of what processes tell each other.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// First word of every message, with the version of what follows.
 const MAGIC: u32 = 0x5356_0000 | VERSION as u32;
 
@@ -17,8 +18,8 @@ pub struct Hello {
     pub from: ([u8; 16], u32),
     /// The queue pair that it is connected to.
     pub to: ([u8; 16], u32),
-    /// The rail that it is on, and the one of its backup.
-    pub rails: (u32, u32),
+    /// The rail that it is on, and those of its backups, best first: 1 to [`NICS_MAX`] of them.
+    pub rails: Vec<u32>,
     /// The first PSN that it sends.
     pub psn: u32,
     /// The sender has heard the other's, too.
@@ -47,9 +48,9 @@ pub enum Said {
     Lost(u64),
     /// The receiver's queue pair gets atomics, whose answers are needed: no path is left but for a fault.
     Atomics(u64),
-    /// Keys of the sender's memory: rail, the program's key, key on the backup. With the first of a set all others are
-    /// void.
-    Keys(bool, Vec<[u32; 3]>),
+    /// Keys of the sender's memory: rail, the program's key there, rail of a backup, key there. With the first of a set
+    /// all others are void.
+    Keys(bool, Vec<[u32; 4]>),
 }
 
 struct Out(Vec<u8>);
@@ -77,7 +78,8 @@ pub fn encode(said: &Said) -> Vec<u8> {
     match said {
         Said::Hello(hello) => {
             out.word(0).long(hello.id).end(&hello.from).end(&hello.to);
-            out.word(hello.rails.0).word(hello.rails.1).word(hello.psn).word(hello.heard.into());
+            out.word(hello.psn).word(hello.heard.into()).word(hello.rails.len() as u32);
+            hello.rails.iter().for_each(|rail| _ = out.word(*rail));
             hello.cards.iter().for_each(|card| out.0.extend(card.to_bytes()));
         }
         Said::Path(id, number, incarnation, word) => {
@@ -128,6 +130,12 @@ impl In<'_> {
         Some((self.take()?, self.word()?))
     }
 
+    /// How many, and each.
+    fn rails(&mut self) -> Option<Vec<u32>> {
+        let count = self.word().filter(|count| (1..=NICS_MAX as u32).contains(count))?;
+        (0..count).map(|_| self.word()).collect()
+    }
+
     fn card(&mut self) -> Option<HalfCard> {
         let bytes: [u8; HalfCard::BYTES] = self.take()?;
         HalfCard::from_bytes(&bytes).ok()
@@ -157,9 +165,9 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
             id: from.long()?,
             from: from.end()?,
             to: from.end()?,
-            rails: (from.word()?, from.word()?),
             psn: from.word()?,
             heard: from.flag()?,
+            rails: from.rails()?,
             cards: from.until_end(In::card)?,
         })),
         1 => Said::Path(from.long()?, from.word()?, from.word()?, read_path_word(&mut from)?),
@@ -169,7 +177,8 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
         5 => Said::Parted(from.long()?),
         6 => Said::Lost(from.long()?),
         7 => {
-            Said::Keys(from.flag()?, from.until_end(|from| Some([from.word()?, from.word()?, from.word()?]))?)
+            let key = |from: &mut In<'_>| Some([from.word()?, from.word()?, from.word()?, from.word()?]);
+            Said::Keys(from.flag()?, from.until_end(key)?)
         }
         8 => Said::Atomics(from.long()?),
         _ => return None,
@@ -208,14 +217,14 @@ mod tests {
             id: 1 << 40,
             from: ([1; 16], 5),
             to: ([2; 16], 6),
-            rails: (0, 1),
+            rails: vec![0, 2, 1],
             psn: 77,
             heard: true,
             cards: vec![card(), card()],
         };
         let truth = Word::Truth(SideTruth::Exact { executed: 3, next_rcv_psn: 4 });
         let all = [
-            Said::Hello(Box::new(hello)),
+            Said::Hello(Box::new(hello.clone())),
             Said::Path(3, 1, 2, truth),
             Said::Path(3, 1, 2, Word::Make(card(), 1)),
             Said::Port(1, true, 1 << 33),
@@ -224,13 +233,19 @@ mod tests {
             Said::Parted(3),
             Said::Lost(4),
             Said::Atomics(5),
-            Said::Keys(true, vec![[0, 0x1234, 0x5678], [1, 2, 3]]),
+            Said::Keys(true, vec![[0, 0x1234, 1, 0x5678], [1, 2, 3, 4]]),
         ];
         for said in all {
             let bytes = encode(&said);
             assert_eq!(decode(&bytes).as_ref(), Some(&said));
             assert_ne!(decode(&bytes[..bytes.len() - 1]), Some(said.clone()));
             assert_eq!(decode(&[&bytes[..], &[0]].concat()), None);
+        }
+        for count in [0, NICS_MAX as u32 + 1] {
+            let mut bad = encode(&Said::Hello(Box::new(hello.clone())));
+            // Behind the words that all have, its number, both ends, the PSN and the flag.
+            bad[64..68].copy_from_slice(&count.to_be_bytes());
+            assert_eq!(decode(&bad), None, "{count} NICs");
         }
         let mut newer = encode(&Said::Parted(3));
         assert_eq!(version(&newer), Some(VERSION));

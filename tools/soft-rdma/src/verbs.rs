@@ -268,7 +268,7 @@ impl Place {
             Must::Fail => code.is_some_and(|code| code != 0),
             Must::OneError => code == Some(ERRORS),
             Must::Ghosts => matches!(code, Some(0 | 1)),
-            Must::Move | Must::Once | Must::Stay | Must::Count => well,
+            Must::Move | Must::Return | Must::Once | Must::Stay | Must::Count => well,
             Must::FailThere => true,
         };
         if !as_it_must {
@@ -308,6 +308,7 @@ impl Place {
         }
         wrong.extend(self.told(case, well)?);
         wrong.extend(self.said(case)?);
+        wrong.extend(self.reached(case)?);
         wrong.extend(self.look_at_status(case)?);
         Ok(wrong)
     }
@@ -347,6 +348,18 @@ impl Place {
         let count = said.matches(case.says).count();
         let well = case.says.is_empty() || count == 1;
         Ok((!well).then(|| format!("expected a client that says once {:?}, got {count} times", case.says)))
+    }
+
+    /// Where each end must have gone on over its last NIC.
+    fn reached(&self, case: &Case) -> Result<Vec<String>> {
+        let last = format!("goes on over mlx5_{}", case.nics - 1);
+        let mut wrong = Vec::new();
+        for side in ["server", "client"].iter().filter(|_| case.must == Must::Return) {
+            if !std::fs::read_to_string(self.file(case, side))?.contains(&last) {
+                wrong.push(format!("not exercised: the {side} does not say that it {last}"));
+            }
+        }
+        Ok(wrong)
     }
 
     /// What protected programs were told of that ended well: our own of a failure, by an event; Mooncake by its log.
@@ -407,6 +420,7 @@ fn judge(case: &Case, status: &str) -> Option<String> {
     let moved = switches.iter().filter(|count| **count > 0).count();
     let well = match must {
         Must::Move => moved == 2 * case.pairs && switches.len() == 2 * (case.pairs + case.beside),
+        Must::Return => moved == 2 && chain(status, case.nics),
         Must::Once => switches == [1, 1],
         Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
         Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
@@ -414,12 +428,20 @@ fn judge(case: &Case, status: &str) -> Option<String> {
     };
     let want = match must {
         Must::Move => "a switch at each end",
+        Must::Return => "a switch at each end, all backups in order, and the first NIC at the end",
         Must::Once => "one switch at each end",
         Must::Stay => "two queue pairs that did not move",
         Must::Count => "posts of two processes",
         Must::Fail | Must::FailThere | Must::OneError | Must::Ghosts => "",
     };
     (!well).then(|| format!("status: expected {want}, got switches {switches:?}"))
+}
+
+/// True if each of two queue pairs has all other NICs as backups, and is on the first.
+fn chain(status: &str, nics: u32) -> bool {
+    let backups: Vec<String> = (1..nics).map(|nic| format!("mlx5_{nic}")).collect();
+    let backups = format!("\"backup\": \"{}\"", backups.join(","));
+    [backups.as_str(), "\"on\": \"mlx5_0\""].iter().all(|text| status.matches(text).count() == 2)
 }
 
 #[cfg(test)]

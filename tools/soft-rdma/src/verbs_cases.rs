@@ -43,6 +43,8 @@ pub struct Case {
 pub enum Must {
     /// Both end with status 0, and each end moved at least once.
     Move,
+    /// Both end with status 0, each end went on over its last backup, and is on its first NIC at the end.
+    Return,
     /// Both end with status 0, and each end moved once: not back.
     Once,
     /// Both end with status 0, and nothing moved.
@@ -117,6 +119,17 @@ const fn alone(name: &'static str, kind: Kind, fate: Fate, says: &'static str) -
     let args = "--seconds 2";
     Case { fault: "", must: Must::Stay, says, args, ..stored(name, kind, fate) }
 }
+
+/// Three NICs at each end, of which the first two fail.
+const fn chained(name: &'static str, args: &'static str, fault: &'static str) -> Case {
+    Case { nics: 3, environment: TWO, must: Must::Return, ..case(name, "shunt-verbs-count", args, fault) }
+}
+
+const TWO: &[(&str, &str)] = &[("SHUNT_VERBS_BACKUPS", "2")];
+/// Both first ports at one end, a millisecond apart.
+const TWO_PORTS: &str = "2s:mlx5_0:down=3s;2001ms:mlx5_1:down=2s";
+/// The second while requests are posted again there.
+const IN_REPLAY: &str = "2s:mlx5_0:down=3s;400packets:mlx5_1:down=2s";
 
 /// What is said where a store is not there.
 const UNPROTECTED: &str = "; new connections are unprotected";
@@ -322,6 +335,8 @@ pub const CASES: &[Case] = &[
     // Each rank is connected to the other and to itself, twice each, and has a queue pair of datagrams.
     Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "7", "4s:mlx5_0:down") },
     mpi("mpi-tags", "7", "4s:mlx5_0:down=1s"),
+    chained("count-chain", "--seconds 8", TWO_PORTS),
+    chained("count-chain-replay", "--seconds 8", IN_REPLAY),
     stored("store-served", Kind::Served, Fate::Goes),
     stored("store-redis", Kind::Redis, Fate::Goes),
     stored("store-redis-late", Kind::Redis, Fate::Late),

@@ -59,8 +59,6 @@ pub struct There {
     pub peer: u32,
     /// Its number for its queue pair.
     pub id: u64,
-    /// Its rail, and the one of its backup.
-    pub rails: (u32, u32),
     /// This end counts as the first of both.
     pub leads: bool,
 }
@@ -84,8 +82,8 @@ pub struct Charge {
     pub part: Part,
     /// What the program connected it with.
     pub connection: Connection,
-    /// Its rail, and the one of its backup.
-    pub rails: (u32, u32),
+    /// Its rail, and those of its backups, best first.
+    pub rails: Vec<u32>,
     /// When that was.
     pub since: Nanos,
     /// When it was introduced last.
@@ -136,7 +134,7 @@ pub struct Charge {
 
 impl Charge {
     /// One that was just connected.
-    pub fn new(pair: Arc<QueuePair>, part: Part, rails: (u32, u32), now: Nanos) -> Self {
+    pub fn new(pair: Arc<QueuePair>, part: Part, rails: Vec<u32>, now: Nanos) -> Self {
         let connection = pair.state().connection;
         Self {
             pair,
@@ -174,13 +172,23 @@ impl Charge {
         self.pair.id | if self.part == Part::Receives { RECEIVES } else { 0 }
     }
 
+    /// The rail of the NIC that the program chose.
+    pub fn home(&self) -> u32 {
+        self.rails[0]
+    }
+
+    /// Rails of its backups, best first.
+    pub fn backups(&self) -> &[u32] {
+        &self.rails[1..]
+    }
+
     /// How it introduces itself.
     pub fn hello(&self, cards: &[HalfCard]) -> Hello {
         Hello {
             id: self.id(),
             from: (self.connection.gid, self.pair.qpn),
             to: self.connection.remote(),
-            rails: self.rails,
+            rails: self.rails.clone(),
             psn: self.connection.attr.sq_psn,
             heard: self.there.is_some(),
             cards: cards.to_vec(),
@@ -191,7 +199,7 @@ impl Charge {
     pub fn own(&self, rails: &[Arc<Rail>]) -> Own {
         Own {
             pair: Arc::downgrade(&self.pair),
-            rail: rails[self.rails.0 as usize].clone(),
+            rail: rails[self.home() as usize].clone(),
             qpn: self.pair.qpn,
             psn: self.connection.attr.sq_psn,
         }
@@ -385,7 +393,7 @@ mod tests {
     fn one_that_is_connected_to_itself_has_two_ends_with_a_direction_each() {
         let pair = pair();
         let charge = |part: &Part| {
-            let mut charge = Charge::new(pair.clone(), *part, (0, 1), Nanos::ZERO);
+            let mut charge = Charge::new(pair.clone(), *part, vec![0, 1], Nanos::ZERO);
             charge.keys = if *part == Part::Receives { vec![20, 21] } else { vec![10, 11] };
             charge
         };

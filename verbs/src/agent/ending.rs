@@ -46,8 +46,7 @@ impl Agent {
     /// The program gets the error that it would have had.
     pub(super) fn lose(&mut self, now: Nanos, charge: &mut Charge, why: &'static str) {
         // Told before the program can see it, and end.
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        let report = charge::report(&charge.pair, backup, why);
+        let report = charge::report(&charge.pair, &self.chain(charge), why);
         status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
         status::write();
         self.tell(charge, Said::Lost);
@@ -77,8 +76,7 @@ impl Agent {
             }
             self.owned.paths.remove(&key);
         }
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
-        if status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
+        if status::tell(charge.pair.id, charge::report(&charge.pair, &self.chain(charge), why)) {
             status::write();
         }
     }
@@ -92,14 +90,21 @@ impl Agent {
         }
     }
 
+    /// Names of its backups, best first.
+    fn chain(&self, charge: &Charge) -> String {
+        let name = |rail: &u32| self.owned.devices[*rail as usize].name.as_str();
+        charge.backups().iter().map(name).collect::<Vec<_>>().join(",")
+    }
+
     /// Tells how it is. A queue pair is one, though it may be in charge twice.
     pub(super) fn report(&self, charge: &Charge) {
         if !charge.part.sends() {
             return;
         }
-        let backup = &self.owned.devices[charge.rails.1 as usize].name;
         let why = if charge.heard { "" } else { charge::awaits(charge.there.is_some()) };
-        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
+        if !charge.over
+            && status::tell(charge.pair.id, charge::report(&charge.pair, &self.chain(charge), why))
+        {
             status::write();
         }
     }

@@ -1,48 +1,37 @@
 //! Keys of the program's memory on backups, and peers that must know them.
 
 use super::Agent;
-use crate::objects::At;
+use crate::objects::Domain;
 use crate::words::{Said, encode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 /// Keys in one message.
-const KEYS: usize = 4096;
+const KEYS: usize = 3072;
 
 impl Agent {
     /// Registers on backups what was registered since, and tells peers the keys.
     pub(super) fn tell_keys(&mut self) {
-        let mut changed = false;
-        let mut all = Vec::new();
-        let mut seen = Vec::new();
+        let mut domains: BTreeMap<usize, Shared<'_>> = BTreeMap::new();
         for charge in self.charges.iter().filter(|charge| !charge.keys.is_empty()) {
-            let domain = &charge.pair.domain;
-            let address = domain.raw.0.addr();
-            if seen.contains(&address) {
-                continue;
-            }
-            seen.push(address);
-            let changes = || domain.changes.load(std::sync::atomic::Ordering::Acquire);
-            if self.told.get(&address) != Some(&changes()) {
-                let context: At<_> = self.owned.devices[charge.rails.1 as usize].context;
-                let covered = domain.spread(context);
-                self.told.insert(address, covered);
+            let domain = &*charge.pair.domain;
+            let shared = || Shared { domain, home: charge.home(), backups: BTreeSet::new() };
+            let shared = domains.entry(domain.raw.0.addr()).or_insert_with(shared);
+            shared.backups.extend(charge.backups());
+        }
+        let mut changed = false;
+        for (address, shared) in &domains {
+            let told = self.told.get(address).filter(|(_, backups)| *backups == shared.backups);
+            if told.map(|(changes, _)| *changes) != Some(shared.domain.changes.load(Ordering::Acquire)) {
+                let covered = shared.domain.spread(&self.owned.contexts(shared.backups.iter().copied()));
+                self.told.insert(*address, (covered, shared.backups.clone()));
                 changed = true;
             }
         }
         if !changed {
             return;
         }
-        for charge in &self.charges {
-            let address = charge.pair.domain.raw.0.addr();
-            let Some(at) = seen.iter().position(|one| *one == address) else { continue };
-            seen.swap_remove(at);
-            let regions = charge.pair.domain.regions();
-            let known = regions.known.values().filter_map(|region| {
-                // SAFETY: registered by this library, and alive while the lock is held.
-                let spare = unsafe { (*region.spare?.0).rkey };
-                Some([charge.rails.0, region.rkey, spare])
-            });
-            all.extend(known);
-        }
+        let all: Vec<[u32; 4]> = domains.values().flat_map(Shared::keys).collect();
         for peer in self.peers.keys() {
             if all.is_empty() {
                 self.post.send(*peer, encode(&Said::Keys(true, Vec::new())));
@@ -51,5 +40,27 @@ impl Agent {
                 self.post.send(*peer, encode(&Said::Keys(at == 0, keys.to_vec())));
             }
         }
+    }
+}
+
+/// A domain of the program's, and the backups of all queue pairs in it.
+struct Shared<'a> {
+    domain: &'a Domain,
+    home: u32,
+    backups: BTreeSet<u32>,
+}
+
+impl Shared<'_> {
+    fn keys(&self) -> Vec<[u32; 4]> {
+        let regions = self.domain.regions();
+        let mut keys = Vec::new();
+        for region in regions.known.values() {
+            let there = region.spares.iter().filter_map(|(rail, spare)| Some((*rail, (*spare)?)));
+            // SAFETY: registered by this library, and alive while the lock is held.
+            keys.extend(
+                there.map(|(rail, spare)| [self.home, region.rkey, rail, unsafe { (*spare.0).rkey }]),
+            );
+        }
+        keys
     }
 }

@@ -7,6 +7,8 @@
 use super::charge::{Charge, There};
 use super::owner::OwnedPath;
 use super::{AGAIN, ALONE, Agent, Peer};
+use crate::chain::links;
+use crate::spare::Lies;
 use crate::words::{Hello, Said, encode};
 use shunt_layout::state::PathState;
 use shunt_recovery::links::PeerAddress;
@@ -49,8 +51,7 @@ impl Agent {
             ends && !one.over && !(from_here && one.id() == hello.id)
         };
         let Some(at) = self.charges.iter().position(is) else { return };
-        let rails = hello.cards.len();
-        if hello.rails.0 as usize >= rails || hello.rails.1 as usize >= rails {
+        if hello.rails.iter().any(|rail| *rail as usize >= hello.cards.len()) {
             return;
         }
         let peer = self.post.number(name).unwrap_or_else(|| self.join(name, hello));
@@ -58,8 +59,8 @@ impl Agent {
         if charge.there.is_none() {
             // Two ends in one process have one name.
             let leads = (self.post.directory.name(), charge.id()) < (name, hello.id);
-            charge.there = Some(There { peer, id: hello.id, rails: hello.rails, leads });
-            self.make_paths(now, at);
+            charge.there = Some(There { peer, id: hello.id, leads });
+            self.make_paths(now, at, &hello.rails);
         }
         let charge = &mut self.charges[at];
         if hello.heard && charge.arm() {
@@ -96,13 +97,13 @@ impl Agent {
     }
 
     /// The paths of a queue pair: the program's own, and those between other rails, which the engine makes.
-    fn make_paths(&mut self, now: Nanos, at: usize) {
+    fn make_paths(&mut self, now: Nanos, at: usize, rails_there: &[u32]) {
         let charge = &self.charges[at];
         let Some(there) = charge.there else { return };
         let here = charge.id();
-        let (pair, own, own_rails) = (charge.pair.clone(), charge.own(&self.engine.rails), charge.rails);
-        let device = self.owned.devices[charge.rails.1 as usize].clone();
-        pair.domain.spread(device.context);
+        let (pair, own, rails_here) =
+            (charge.pair.clone(), charge.own(&self.engine.rails), charge.rails.clone());
+        pair.domain.spread(&self.owned.contexts(charge.backups().iter().copied()));
         pair.hang_bell();
         if let Some(peer) = self.peers.get(&there.peer) {
             pair.state().keys = peer.keys.clone();
@@ -110,12 +111,16 @@ impl Agent {
         let psn = shunt_mlx5::endpoint::revived_psn(charge.connection.attr.sq_psn);
         let own: shunt_recovery::endpoint::Half = Arc::new(own);
         // Who leads counts as the first of the two ends, so that both mean the same by a number.
-        let ends = if there.leads { [(true, false), (false, true)] } else { [(false, true), (true, false)] };
-        let between = [(false, false), (true, true)].into_iter().chain(ends);
-        for (number, (away, away_there)) in (0..).zip(between) {
+        let between = links(there.leads, rails_here.len(), rails_there.len());
+        for (number, link) in (0..).zip(between) {
             let first = number == 0;
-            let rail = |away: bool, rails: (u32, u32)| if away { rails.1 } else { rails.0 };
-            let rails = RailPair { local: rail(away, own_rails), remote: rail(away_there, there.rails) };
+            let rails = RailPair { local: rails_here[link.here], remote: rails_there[link.there] };
+            let lies = Lies {
+                rail: rails.local,
+                at_home: link.here == 0,
+                peer_rail: rails.remote,
+                peer_home: rails_there[0],
+            };
             let half = first.then(|| own.clone());
             let start = PathStart { incarnation: first.into(), rails, half, next_psn: psn, orders: 0 };
             let key = self.engine.insert(there.peer, PathMachine::found(start, there.leads, now));
@@ -124,9 +129,7 @@ impl Agent {
                 here,
                 there: there.id,
                 number,
-                at_home: !away,
-                peer_at_home: !away_there,
-                peer_rail: there.rails.0,
+                lies,
                 state: if first { PathState::Ready } else { PathState::Released },
                 ready_since: now,
                 incarnation: first.into(),

@@ -22,6 +22,7 @@ mod post;
 pub mod required;
 mod waking;
 
+use crate::chain::chain;
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status;
@@ -38,7 +39,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Time between two introductions to a peer that has not answered.
@@ -151,8 +152,8 @@ struct Agent {
     peers: HashMap<u32, Peer>,
     /// Cards of this process's rails, as halves of nothing.
     cards: Vec<HalfCard>,
-    /// By domain's address: which of its changes were told.
-    told: HashMap<usize, u64>,
+    /// By domain's address: which of its changes were told, of these backups.
+    told: HashMap<usize, (u64, BTreeSet<u32>)>,
     ports_asked: Nanos,
     /// Processes that run another version.
     foreign: HashSet<String>,
@@ -232,37 +233,34 @@ impl Agent {
         }
     }
 
-    /// A queue pair of the program is connected: its rail, the backup, and its entry in the directory.
+    /// A queue pair of the program is connected: its rail, the backups, and its entry in the directory.
     fn take_charge(&mut self, now: Nanos, pair: Arc<QueuePair>) {
         let rail = self.owned.devices.iter().position(|device| device.name == pair.context.device);
         let connection = pair.state().connection;
-        let up = |at: &usize| self.engine.ports.own_up(*at as u32);
-        let backup = rail.and_then(|rail| {
-            let count = self.owned.devices.len();
-            let link = |at: usize| self.engine.rails[at].caps.link;
-            let others = (1..count).map(|step| (rail + step) % count);
-            let fit: Vec<usize> = others.filter(|at| link(*at) == link(rail)).collect();
-            fit.iter().copied().find(up).or(fit.first().copied())
+        let up = |at: u32| self.engine.ports.own_up(at);
+        let rails = rail.map_or(Vec::new(), |rail| {
+            let link = |at: u32| self.engine.rails[at as usize].caps.link;
+            let (rail, count) = (rail as u32, self.owned.devices.len() as u32);
+            chain(rail, count, settings().backups, |at| link(at) == link(rail), up)
         });
-        let why = match (rail, backup) {
-            (None, _) => "its device is none that libmlx5 drives",
-            (_, None) => ONE_NIC,
+        let why = match rails.len() {
+            0 => "its device is none that libmlx5 drives",
+            1 => ONE_NIC,
             _ if connection.attr.ah_attr.is_global == 0 => BY_LID,
             _ => "",
         };
-        let (Some(rail), Some(backup), "") = (rail, backup, why) else {
+        if !why.is_empty() {
             pair.state().pass(why);
             required::refuse(&pair, why);
             pair.estrange(why);
             status::tell(pair.id, charge::report(&pair, "", why));
             return status::write();
-        };
+        }
         if let Err(error) = self.post.directory.put(&connection.gid, pair.qpn) {
             charge::debug(&format!("the directory: {error}"));
         }
         let to_itself = connection.remote() == (connection.gid, pair.qpn);
-        let rails = (rail as u32, backup as u32);
-        let charge = |part: &Part| Charge::new(pair.clone(), *part, rails, now);
+        let charge = |part: &Part| Charge::new(pair.clone(), *part, rails.clone(), now);
         self.charges.extend(Part::all(to_itself).iter().map(charge));
     }
 
@@ -395,7 +393,7 @@ impl Agent {
                 if first {
                     known.clear();
                 }
-                known.extend(keys.into_iter().map(|[rail, key, there]| ((rail, key), there)));
+                known.extend(keys.into_iter().map(|[rail, key, on, there]| ((rail, key, on), there)));
             }
             Said::Cut(pair, ..)
             | Said::Ready(pair, ..)

@@ -309,7 +309,8 @@ impl Agent {
         if !charge.part.receives() || !matches!(charge.pair.state().recv_on, On::Nowhere) {
             return;
         }
-        let fit = |key: &usize| !charge.atomics || self.owned.paths.get(key).is_some_and(|path| path.at_home);
+        let fit =
+            |key: &usize| !charge.atomics || self.owned.paths.get(key).is_some_and(|path| path.lies.at_home);
         let keys = charge.keys.iter().copied().filter(fit);
         let found = keys.filter_map(|key| Some((key, self.ready_spare(charge, key)?))).next();
         let Some((key, (queue, incarnation))) = found else { return };

@@ -3,7 +3,7 @@
 use crate::endpoint::SpareMaker;
 use crate::objects::{At, Channel};
 use crate::queue_pair::QueuePair;
-use crate::spare::Place;
+use crate::spare::{Lies, Place};
 use crate::words::{Said, encode};
 use shunt_layout::state::PathState;
 use shunt_mlx5::descriptor::HalfCard;
@@ -39,14 +39,10 @@ pub struct OwnedPath {
     pub here: u64,
     /// The peer's number for its queue pair.
     pub there: u64,
-    /// 0: the one that the program made. 1: from backup to backup. 2 and 3: from either's backup to the other's own.
+    /// Its place in the list of both ends. 0: the one that the program made.
     pub number: u32,
-    /// This end of it is on the rail that the program chose.
-    pub at_home: bool,
-    /// So is the other.
-    pub peer_at_home: bool,
-    /// The peer's rail that the program's keys are of.
-    pub peer_rail: u32,
+    /// Where this end's queue pairs lie, and where they lead.
+    pub lies: Lies,
     /// What the engine says of it.
     pub state: PathState,
     /// Since when it is ready.
@@ -78,6 +74,11 @@ impl Owned {
     pub fn key(&self, here: u64, number: u32) -> Option<usize> {
         let is = |path: &OwnedPath| (path.here, path.number) == (here, number);
         self.paths.iter().find(|(_, path)| is(path)).map(|(key, _)| *key)
+    }
+
+    /// Contexts of rails, for this library's own objects.
+    pub fn contexts(&self, rails: impl Iterator<Item = u32>) -> Vec<(u32, At<ibv_context>)> {
+        rails.map(|rail| (rail, self.devices[rail as usize].context)).collect()
     }
 
     fn state(&self, key: usize) -> PathState {
@@ -130,23 +131,22 @@ impl Owner for Owned {
 
     fn maker(&self, key: usize) -> Option<Box<dyn Maker>> {
         let path = self.paths.get(&key)?;
-        let (pair, peer_rail) = (path.pair.clone(), path.peer_rail);
-        let (at_home, peer_at_home) = (path.at_home, path.peer_at_home);
+        let (pair, lies) = (path.pair.clone(), path.lies);
         let (of, devices) = (pair.clone(), self.devices.clone());
         let place = move |rail: &Rail| {
             let pair = of.upgrade()?;
             let device = devices.get(rail.index as usize)?;
-            let (context, ops, domain) = match at_home {
+            let (context, ops, domain) = match lies.at_home {
                 true => (pair.context.raw, pair.context.ops, pair.domain.raw),
-                false => (device.context, device.ops, pair.domain.regions().spare?),
+                false => (device.context, device.ops, *pair.domain.regions().spares.get(&lies.rail)?),
             };
-            let channel = match (pair.may_sleep(), at_home) {
+            let channel = match (pair.may_sleep(), lies.at_home) {
                 (false, _) => None,
                 (true, true) => pair.context.channel(),
                 (true, false) => device.channel,
             };
             let name = device.name.clone();
-            Some(Place { context, ops, domain, at_home, peer_rail, peer_at_home, name, channel })
+            Some(Place { context, ops, domain, lies, name, channel })
         };
         Some(Box::new(SpareMaker { pair, key, place: Box::new(place) }))
     }

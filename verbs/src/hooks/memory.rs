@@ -46,7 +46,7 @@ unsafe fn note(pd: *mut ibv_pd, mr: *mut ibv_mr, iova: u64, access: c_uint) -> *
         // SAFETY: just made, by the caller.
         let (address, length, lkey, rkey) =
             unsafe { ((*mr).addr.addr() as u64, (*mr).length, (*mr).lkey, (*mr).rkey) };
-        let region = Region { address, length, iova, access, lkey, rkey, spare: None, refused: false };
+        let region = Region { address, length, iova, access, lkey, rkey, spares: Default::default() };
         domain.regions_mut().known.insert(mr.addr(), region);
         domain.changes.fetch_add(1, Ordering::Release);
     }
@@ -92,14 +92,14 @@ pub unsafe fn reg_mr_iova2(
     unsafe { note(pd, real::ibv_reg_mr_iova2(pd, at, length, iova, access), iova, access) }
 }
 
-/// Forgets a region, and takes it off the backup NIC.
+/// Forgets a region, and takes it off backup NICs.
 unsafe fn forget(mr: *mut ibv_mr) {
     // SAFETY: alive, by the caller.
     let pd = unsafe { (*mr).pd };
     let Some(domain) = registry::with(|objects| objects.domains.get(&pd.addr()).cloned()) else { return };
     let mut regions = domain.regions_mut();
     if let Some(region) = regions.known.remove(&mr.addr()) {
-        regions.drop_spare(&region);
+        regions.drop_spares(&region);
         domain.changes.fetch_add(1, Ordering::Release);
     }
 }
