@@ -34,6 +34,8 @@ pub struct Case {
     pub store: Option<(Kind, Fate)>,
     /// More variables of the client.
     pub client_environment: &'static [(&'static str, &'static str)],
+    /// A variable of both ends that `shunt verbs run` does not see.
+    pub inside: &'static str,
     /// The client says this once, if anything.
     pub says: &'static str,
 }
@@ -49,6 +51,8 @@ pub enum Must {
     Once,
     /// Both end with status 0, and nothing moved.
     Stay,
+    /// Both end with status 0, and tell nothing of themselves.
+    Unseen,
     /// Both end with status 0, and calls were counted.
     Count,
     /// The client ends with another status.
@@ -105,6 +109,7 @@ pub const fn case(
         nics: 2,
         store: None,
         client_environment: &[],
+        inside: "",
         says: "",
     }
 }
@@ -130,6 +135,11 @@ const TWO: &[(&str, &str)] = &[("SHUNT_VERBS_BACKUPS", "2")];
 const TWO_PORTS: &str = "2s:mlx5_0:down=3s;2001ms:mlx5_1:down=2s";
 /// The second while requests are posted again there.
 const IN_REPLAY: &str = "2s:mlx5_0:down=3s;400packets:mlx5_1:down=2s";
+
+/// A setting that makes no sense, met in the program.
+const fn unsound(name: &'static str, inside: &'static str, says: &'static str) -> Case {
+    Case { must: Must::Unseen, inside, says, ..case(name, "shunt-verbs-count", "--seconds 1", "") }
+}
 
 /// What is said where a store is not there.
 const UNPROTECTED: &str = "; new connections are unprotected";
@@ -342,6 +352,12 @@ pub const CASES: &[Case] = &[
     stored("store-redis-late", Kind::Redis, Fate::Late),
     stored("store-folder", Kind::Folder, Fate::Goes),
     stored("store-folder-late", Kind::Folder, Fate::Late),
+    unsound("inside-store", "SHUNT_VERBS_STORE=ftp://x", "SHUNT_VERBS_STORE: expected unix:, "),
+    unsound(
+        "inside-backups",
+        "SHUNT_VERBS_BACKUPS=9",
+        "SHUNT_VERBS_BACKUPS: expected a whole number from 1 to 7",
+    ),
     alone("store-redis-absent", Kind::Redis, Fate::Absent, UNPROTECTED),
     alone("store-folder-absent", Kind::Folder, Fate::Absent, UNPROTECTED),
     Case {

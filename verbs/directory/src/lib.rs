@@ -38,9 +38,10 @@ use redis_shelf::RedisShelf;
 use remote::{Remote, own_address};
 use served::Served;
 use shelf::Shelf;
-use shunt_bootstrap::tcp::{RootAddress, Secret, interface};
+use shunt_bootstrap::tcp::interface::{self, InterfaceSpec};
+use shunt_bootstrap::tcp::{RootAddress, Secret};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -63,6 +64,18 @@ fn lock(remote: &Mutex<Remote>) -> MutexGuard<'_, Remote> {
 
 fn resolve(root: &RootAddress) -> io::Result<SocketAddr> {
     root.resolve(RESOLVER).map(|found| found[0]).map_err(io::Error::other)
+}
+
+/// The address of this machine where no store says it: of the interface that jobs use as well.
+fn address_without_store() -> io::Result<IpAddr> {
+    const NAME: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
+    let text = std::env::var(NAME).ok().filter(|text| !text.is_empty());
+    let read = |text: String| {
+        let bad = |want| io::Error::other(format!("{NAME}: expected {want}, got {text:?}"));
+        text.parse::<InterfaceSpec>().map_err(bad)
+    };
+    let spec = text.map(read).transpose()?;
+    interface::own_address(spec.as_ref()).map_err(io::Error::other)
 }
 
 /// Looks whether a place can be used at all, by what the environment says: nothing is reached.
@@ -100,8 +113,7 @@ impl Directory {
             }
             StoreAt::Shared(folder) => {
                 let secret = secret::set()?;
-                let ip = interface::own_address(None).map_err(io::Error::other)?;
-                let lines = Lines::open(ip, &secret)?;
+                let lines = Lines::open(address_without_store()?, &secret)?;
                 let shelf = FolderShelf::new(folder, lines.name());
                 Self::on_shelf(lines, Box::new(shelf), &secret)
             }
