@@ -64,16 +64,12 @@ unsafe fn query(nic: &str, qp: At<ibv_qp>) -> Result<QpTruth, NicError> {
         want: "an answer through DEVX",
         cure: "use libmlx5 of rdma-core 22 or later, and a kernel that lets the process use DEVX",
     };
-    let rdma = shunt_mlx5_sys::load().map_err(|error| lacks(error.to_string()))?;
     // SAFETY: alive, by the caller.
     let qpn = unsafe { (*qp.0).qp_num };
     let input = short_in(Opcode::QueryQp, qpn);
     let mut output = [0; QUERY_OUT_BYTES];
-    // SAFETY: alive, by the caller; both mailboxes are ours and as long as we say.
-    let errno = unsafe {
-        let output = output.as_mut_ptr().cast();
-        rdma.mlx5.mlx5dv_devx_qp_query(qp.0, input.as_ptr().cast(), input.len(), output, QUERY_OUT_BYTES)
-    };
+    // SAFETY: alive, by the caller.
+    let errno = unsafe { real::query_qp_by_devx(qp.0, &input, &mut output) }.map_err(lacks)?;
     if errno == 0 { Ok(QpTruth::read(&output)) } else { Err(lacks(format!("error {errno}"))) }
 }
 

@@ -21,7 +21,7 @@ use shunt_mlx5_sys::{
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// A reliable queue pair of the program.
 pub struct QueuePair {
@@ -59,8 +59,18 @@ pub struct QueuePair {
     pub post_send: PostSend,
     /// The same of receives.
     pub post_recv: PostRecv,
+    /// Who is told of it; none: this process's agent.
+    pub keeper: OnceLock<Arc<dyn Keeper>>,
     tally: Arc<Tally>,
     state: Lock<State>,
+}
+
+/// Who is told of what the program does with its queue pairs.
+pub trait Keeper: Send + Sync {
+    /// It is connected.
+    fn connected(&self, pair: &Arc<QueuePair>);
+    /// It is being destroyed.
+    fn gone(&self, pair: &Arc<QueuePair>);
 }
 
 /// `post_send` of a provider.
@@ -122,6 +132,7 @@ impl QueuePair {
             batch: Lock::default(),
             post_send,
             post_recv,
+            keeper: OnceLock::new(),
             tally: Arc::default(),
             state: Lock::new(state),
         }

@@ -17,7 +17,25 @@ fn library() -> Option<&'static Library> {
     LIBRARY.get_or_init(|| unsafe { Library::open(Some(NAME), RTLD_NOW) }.ok()).as_ref()
 }
 
+/// Where functions are found by name; null for one that is not there.
+pub type Lookup = fn(&CStr) -> *mut c_void;
+
+static INSTEAD: OnceLock<Lookup> = OnceLock::new();
+
+/// From now on functions are found here, and not in the library: for a simulator. The first one stays.
+///
+/// # Safety
+/// What is found under a name has that function's type and keeps to its manual.
+pub unsafe fn stand_in(lookup: Lookup) {
+    INSTEAD.get_or_init(|| lookup);
+}
+
 fn find(symbol: &CStr) -> *mut c_void {
+    let instead = INSTEAD.get().map(|lookup| lookup(symbol));
+    instead.filter(|found| !found.is_null()).unwrap_or_else(|| find_behind(symbol))
+}
+
+fn find_behind(symbol: &CStr) -> *mut c_void {
     // SAFETY: the address is only kept; what calls it knows the function's type.
     let found =
         library().and_then(|library| unsafe { library.get::<*mut c_void>(symbol.to_bytes_with_nul()) }.ok());
@@ -82,6 +100,27 @@ real! {
     ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
     ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int;
     ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
+}
+
+/// `mlx5dv_devx_qp_query` of libmlx5.
+///
+/// # Errors
+/// The library cannot be had, or has no such function.
+///
+/// # Safety
+/// The queue pair is alive.
+pub unsafe fn query_qp_by_devx(qp: *mut ibv_qp, input: &[u8], output: &mut [u8]) -> Result<c_int, String> {
+    type Query = unsafe extern "C" fn(*mut ibv_qp, *const c_void, usize, *mut c_void, usize) -> c_int;
+    let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+    if let Some(lookup) = INSTEAD.get() {
+        // SAFETY: it has this type, by the caller of `stand_in`.
+        let query = unsafe { core::mem::transmute::<*mut c_void, Query>(lookup(c"mlx5dv_devx_qp_query")) };
+        // SAFETY: alive, by the caller; both mailboxes are as long as we say.
+        return Ok(unsafe { query(qp, from, input.len(), to, output.len()) });
+    }
+    let rdma = shunt_mlx5_sys::load().map_err(|error| error.to_string())?;
+    // SAFETY: as above.
+    Ok(unsafe { rdma.mlx5.mlx5dv_devx_qp_query(qp, from, input.len(), to, output.len()) })
 }
 
 /// Where the real library is on this machine: where the loader finds it, or behind one of ours that it finds. None if

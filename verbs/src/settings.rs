@@ -152,9 +152,15 @@ impl Settings {
     }
 }
 
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// These are the settings from now on, whatever the environment says: for a simulator. The first ones stay.
+pub fn fix(settings: Settings) {
+    SETTINGS.get_or_init(|| settings);
+}
+
 /// Those of this process. A value that makes no sense is told once, and nothing is done for the program.
 pub fn settings() -> &'static Settings {
-    static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
         let found = Settings::read(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         found.unwrap_or_else(|error| {

@@ -128,8 +128,12 @@ fn file(folder: &Path, pid: u32) -> PathBuf {
 /// Held by the one who writes the file: for good by the last one, when the process ends.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Writes the file of this process. What cannot be written is not told: the program goes on.
+/// Writes the file of this process, once a program has opened a device in it. What cannot be written is not told: the
+/// program goes on.
 pub fn write() {
+    if BEGAN.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     write_alone();
 }

@@ -3,7 +3,15 @@
 use crate::status;
 use shunt_mlx5_sys::{IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, ibv_wc};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Says nothing from now on: for a simulator, in which many processes would speak.
+pub fn hush() {
+    HUSHED.store(true, Ordering::Relaxed);
+}
 
 /// Says something to who asked for it (`SHUNT_LOG=debug` or `trace`).
 pub fn debug(text: &str) {
@@ -16,7 +24,7 @@ pub fn debug(text: &str) {
 
 /// Says something to everybody, unless `SHUNT_LOG` is `off`.
 pub fn say(text: &str) {
-    if std::env::var("SHUNT_LOG").is_ok_and(|level| level == "off") {
+    if HUSHED.load(Ordering::Relaxed) || std::env::var("SHUNT_LOG").is_ok_and(|level| level == "off") {
         return;
     }
     shunt_settings::complain!("shunt: verbs: {text}");

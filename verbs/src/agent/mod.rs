@@ -23,14 +23,15 @@ pub mod required;
 mod waking;
 
 use crate::chain::chain;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{Keeper, QueuePair};
 use crate::settings::settings;
 use crate::status;
 use crate::words::{Said, VERSION, decode, encode, version};
 use charge::{Charge, Part};
-use nics::Machine;
+pub use nics::{Machine, assemble};
+pub use owner::Device;
 use owner::Owned;
-use post::Post;
+pub use post::{MeetingPlace, Post};
 use required::{BY_LID, ONE_NIC};
 use shunt_layout::mlx5::eqe;
 use shunt_mlx5::descriptor::HalfCard;
@@ -40,12 +41,14 @@ use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Time between two introductions to a peer that has not answered.
 const AGAIN: Nanos = Nanos::millis(10);
 /// A peer that has not answered by then is without this library.
 const ALONE: Nanos = Nanos::secs(10);
+/// Time between two turns while something is under way.
+pub const SOON: Nanos = Nanos::micros(50);
 /// Pause between two questions whether a port that was down is up.
 const ASK_PORT: Nanos = Nanos::millis(20);
 
@@ -57,18 +60,45 @@ enum Order {
     Gone(Arc<QueuePair>),
 }
 
-/// None before the agent begins.
-static ORDERS: Mutex<Option<Vec<Order>>> = Mutex::new(None);
+/// What an agent was told and has not taken.
+#[derive(Default)]
+pub struct Orders(Mutex<Vec<Order>>);
+
+impl Orders {
+    fn give(&self, order: Order) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
+    }
+
+    fn take(&self) -> Vec<Order> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Keeper for Orders {
+    fn connected(&self, pair: &Arc<QueuePair>) {
+        self.give(Order::Connected(pair.clone()));
+    }
+
+    fn gone(&self, pair: &Arc<QueuePair>) {
+        self.give(Order::Gone(pair.clone()));
+    }
+}
+
+/// Those of this process's own agent, once there is one.
+static ORDERS: OnceLock<Arc<Orders>> = OnceLock::new();
 
 /// Begins, unless that was done. False if it cannot.
 pub fn begin() -> bool {
-    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if orders.is_some() {
+    let mut first = false;
+    let orders = ORDERS.get_or_init(|| {
+        first = true;
+        Arc::default()
+    });
+    if !first {
         return true;
     }
-    *orders = Some(Vec::new());
-    drop(orders);
-    let spawned = std::thread::Builder::new().name("shunt verbs".into()).spawn(run);
+    let orders = orders.clone();
+    let spawned = std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(orders));
     if let Err(error) = &spawned {
         required::tell_nics(Err(format!("the system gave no thread: {error}")));
     }
@@ -77,24 +107,24 @@ pub fn begin() -> bool {
 
 /// The program has connected a queue pair.
 pub fn connected(pair: &Arc<QueuePair>) {
+    if let Some(keeper) = pair.keeper.get() {
+        return keeper.connected(pair);
+    }
     if !begin() {
         pair.state().pass("the system gave no thread");
     }
-    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    orders.get_or_insert_default().push(Order::Connected(pair.clone()));
+    if let Some(orders) = ORDERS.get() {
+        orders.connected(pair);
+    }
 }
 
 /// The program is destroying it.
 pub fn gone(pair: &Arc<QueuePair>) {
-    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(orders) = orders.as_mut() {
-        orders.push(Order::Gone(pair.clone()));
+    match (pair.keeper.get(), ORDERS.get()) {
+        (Some(keeper), _) => keeper.gone(pair),
+        (None, Some(orders)) => orders.gone(pair),
+        (None, None) => {}
     }
-}
-
-fn take_orders() -> Vec<Order> {
-    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    orders.as_mut().map(std::mem::take).unwrap_or_default()
 }
 
 /// Blocks every signal: they are the program's.
@@ -107,11 +137,14 @@ fn block_signals() {
     }
 }
 
-fn run() {
+fn run(orders: Arc<Orders>) {
     block_signals();
     let agent = Directory::open(&settings().store)
         .map_err(|error| format!("the directory: {error}"))
-        .and_then(|directory| Agent::new(Arc::new(Post::new(directory))));
+        .and_then(|directory| {
+            let post = Arc::new(Post::new(Box::new(directory)));
+            Ok(Agent::stand_on(nics::open(&post)?, post, orders.clone()))
+        });
     match agent {
         Ok(agent) => {
             required::tell_nics(Ok(agent.cards.len()));
@@ -122,7 +155,7 @@ fn run() {
             shunt_settings::complain!("shunt: verbs: {error}; the program runs without protection");
             required::tell_nics(Err(error));
             loop {
-                for order in take_orders() {
+                for order in orders.take() {
                     if let Order::Connected(pair) = order {
                         pair.state().pass("no agent");
                         required::refuse(&pair, "no agent");
@@ -143,8 +176,10 @@ struct Peer {
     rails: usize,
 }
 
-struct Agent {
+/// It carries one process's queue pairs on, a turn at a time.
+pub struct Agent {
     post: Arc<Post>,
+    orders: Arc<Orders>,
     engine: Engine,
     owned: Owned,
     charges: Vec<Charge>,
@@ -163,12 +198,14 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(post: Arc<Post>) -> Result<Self, String> {
-        let Machine { engine, devices, cards } = nics::open(&post)?;
+    /// One that knows no queue pair yet, on these NICs; it is told by `orders`.
+    pub fn stand_on(machine: Machine, post: Arc<Post>, orders: Arc<Orders>) -> Self {
+        let Machine { engine, devices, cards } = machine;
         let owned =
             Owned { paths: HashMap::new(), requests: 0, answers: Vec::new(), devices, remarks: Vec::new() };
-        Ok(Self {
+        Self {
             post,
+            orders,
             engine,
             owned,
             charges: Vec::new(),
@@ -179,7 +216,7 @@ impl Agent {
             foreign: HashSet::new(),
             remarks: Remarks::default(),
             busy: false,
-        })
+        }
     }
 
     fn now(&self) -> Nanos {
@@ -188,30 +225,37 @@ impl Agent {
 
     fn run(mut self) {
         loop {
-            self.busy = false;
-            self.step();
-            self.carry_charges();
-            self.wake_sleepers();
-            self.tell_keys();
-            for remark in std::mem::take(&mut self.owned.remarks) {
-                charge::debug(&remark);
-            }
-            if required::is_asked() {
-                required::tell_store(self.post.directory.is_open());
-            }
-            let sent = self.post.carry_on();
-            if self.busy || !sent || self.charges.iter().any(Charge::is_in_motion) {
-                std::thread::sleep(std::time::Duration::from_micros(50));
+            if self.turn() {
+                std::thread::sleep(std::time::Duration::from_micros(SOON.get() / 1000));
             } else {
                 let channels = self.channels();
-                self.post.directory.wait(channels.iter().map(|channel| channel.fd()), 1);
+                let fds = channels.iter().map(|channel| channel.fd()).collect();
+                self.post.directory.wait(fds, 1);
             }
         }
     }
 
+    /// Does what there is to do. True if the next turn is to come after [`SOON`]; else it may wait a millisecond, or
+    /// until a message comes.
+    pub fn turn(&mut self) -> bool {
+        self.busy = false;
+        self.step();
+        self.carry_charges();
+        self.wake_sleepers();
+        self.tell_keys();
+        for remark in std::mem::take(&mut self.owned.remarks) {
+            charge::debug(&remark);
+        }
+        if required::is_asked() {
+            required::tell_store(self.post.directory.is_open());
+        }
+        let sent = self.post.carry_on();
+        self.busy || !sent || self.charges.iter().any(Charge::is_in_motion)
+    }
+
     fn take_orders(&mut self) {
         let (now, mut closed) = (self.now(), false);
-        for order in take_orders() {
+        for order in self.orders.take() {
             match order {
                 Order::Connected(pair) => {
                     let known = self.charges.iter().any(|one| one.pair.id == pair.id);

@@ -19,7 +19,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_dispatch::Nics;
 use shunt_recovery::path::Timing;
 use shunt_recovery::port_table::PortTable;
-use shunt_recovery::worker::Threads;
+use shunt_recovery::worker::{Crew, Threads};
 use std::sync::Arc;
 
 /// How long a NIC may owe an answer.
@@ -113,6 +113,17 @@ pub fn open(post: &Arc<Post>) -> Result<Machine, String> {
     if rails.is_empty() {
         return Err("RDMA devices: expected one that libmlx5 drives, got none".into());
     }
+    Ok(assemble(post, &world, &Threads, rails, devices))
+}
+
+/// What an agent stands on, of NICs that are open. Each has a worker of the crew's; rails and devices go together.
+pub fn assemble(
+    post: &Arc<Post>,
+    world: &Arc<dyn World>,
+    crew: &dyn Crew,
+    rails: Vec<Arc<Rail>>,
+    devices: Vec<Device>,
+) -> Machine {
     let card = |rail: &Arc<Rail>| HalfCard { qpn: 1, psn: 0, incarnation: 0, ece: 0, rail: rail.card() };
     let cards: Vec<HalfCard> = rails.iter().map(card).collect();
     let own = PeerAddress {
@@ -135,11 +146,11 @@ pub fn open(post: &Arc<Post>) -> Result<Machine, String> {
         rails: rails.clone(),
         ports,
         links: Links::new(links, Vec::new()),
-        nics: Nics::spawn(&Threads, &rails, &world),
+        nics: Nics::spawn(crew, &rails, world),
         destroys: DestroyQueue::default(),
         timing: timing(),
         nic_patience: NIC_PATIENCE,
         peers: 1,
     };
-    Ok(Machine { engine: Engine::new(parts, world.now_ns().into()), devices, cards })
+    Machine { engine: Engine::new(parts, world.now_ns().into()), devices, cards }
 }

@@ -3,8 +3,75 @@
 use shunt_bootstrap::Oob;
 use shunt_verbs_directory::Directory;
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where processes find each other's queue pairs, and talk: the directory, or a simulator's. As [`Directory`] has it.
+pub trait MeetingPlace: Send + Sync {
+    /// Whether new connections can be found there; none while it is not known yet.
+    fn is_open(&self) -> Option<bool>;
+    /// The name by which others reach this process.
+    fn name(&self) -> &str;
+    /// A queue pair is this process's.
+    ///
+    /// # Errors
+    /// As the system answers.
+    fn put(&self, gid: &[u8; 16], qpn: u32) -> io::Result<()>;
+    /// It is gone.
+    fn remove(&self, gid: &[u8; 16], qpn: u32);
+    /// Name of a queue pair's process, if that is known by now.
+    fn get(&self, gid: &[u8; 16], qpn: u32) -> Option<String>;
+    /// Sends to a process by its name.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is not taken now; any other: nobody is there.
+    fn send(&self, to: &str, bytes: &[u8]) -> io::Result<()>;
+    /// The next message: name of the sender, and bytes.
+    fn receive(&self) -> Option<(String, Vec<u8>)>;
+    /// What was met that is not used, and was not told yet.
+    fn remarks(&self) -> Vec<String>;
+    /// Waits until a message is there, or another descriptor is ready, so many milliseconds at most.
+    fn wait(&self, others: Vec<RawFd>, milliseconds: i32);
+}
+
+impl MeetingPlace for Directory {
+    fn is_open(&self) -> Option<bool> {
+        self.is_open()
+    }
+
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn put(&self, gid: &[u8; 16], qpn: u32) -> io::Result<()> {
+        self.put(gid, qpn)
+    }
+
+    fn remove(&self, gid: &[u8; 16], qpn: u32) {
+        self.remove(gid, qpn);
+    }
+
+    fn get(&self, gid: &[u8; 16], qpn: u32) -> Option<String> {
+        self.get(gid, qpn)
+    }
+
+    fn send(&self, to: &str, bytes: &[u8]) -> io::Result<()> {
+        self.send(to, bytes)
+    }
+
+    fn receive(&self) -> Option<(String, Vec<u8>)> {
+        self.receive()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.remarks()
+    }
+
+    fn wait(&self, others: Vec<RawFd>, milliseconds: i32) {
+        self.wait(others.into_iter(), milliseconds);
+    }
+}
 
 /// Messages that wait for a peer's full socket; a peer that lets so many wait is gone for us.
 const WAITING_MAX: usize = 1 << 16;
@@ -20,13 +87,13 @@ struct Peer {
 /// The sockets by the numbers that the engine has for processes. Number 0 is this one.
 pub struct Post {
     /// This process.
-    pub directory: Directory,
+    pub directory: Box<dyn MeetingPlace>,
     peers: Mutex<Vec<Peer>>,
 }
 
 impl Post {
     /// With nobody met.
-    pub fn new(directory: Directory) -> Self {
+    pub fn new(directory: Box<dyn MeetingPlace>) -> Self {
         let own = Peer { name: directory.name().to_owned(), waiting: VecDeque::new(), gone: false };
         Self { directory, peers: Mutex::new(vec![own]) }
     }
@@ -117,7 +184,7 @@ mod tests {
         let lines = Lines::open(at.ip(), &secret).unwrap();
         let own = lines.name().to_owned();
         let served = Served::new(at, &secret, &own);
-        let post = Post::new(Directory::remote(lines, Box::new(served)));
+        let post = Post::new(Box::new(Directory::remote(lines, Box::new(served))));
         assert_eq!(post.number(&own), None, "number 0 is nobody's peer");
         post.meet("another");
         post.meet(&own);
