@@ -31,6 +31,7 @@
 //! | [`swarm`] | many runs, judged |
 //! | [`ranks`] | ranks that agree on a mask, without anything below them |
 //! | [`transfers`] | processes that move memory with the transfer engine |
+//! | [`verbs`] | verbs programs that outlive a NIC, and the library that makes them |
 //! | [`rng`] | the one source of chance |
 
 pub mod adder;
@@ -65,5 +66,6 @@ pub mod swarm;
 pub mod toml;
 pub mod traffic;
 pub mod transfers;
+pub mod verbs;
 pub mod warp;
 pub mod workload;

@@ -51,4 +51,5 @@ mod time_fence;
 mod transfers;
 mod uncertain;
 mod units;
+mod verbs;
 mod watching;

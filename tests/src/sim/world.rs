@@ -364,6 +364,11 @@ impl SimWorld {
         actor.held_ns = actor.held_ns.max(until_ns);
     }
 
+    /// True once an actor has returned.
+    pub(crate) fn is_done(&self, id: usize) -> bool {
+        self.core.borrow().actors[id].done
+    }
+
     /// How long the current actor was stopped so far.
     pub fn stopped_ns(&self) -> u64 {
         self.here();

@@ -1,0 +1,463 @@
+//! A process: its NICs, its agent, and the program that posts, polls and judges.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use shunt_device::platform::host::World;
+use shunt_host::devx::Devx;
+use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt_host::nic::mkey::{Access, Mkey};
+use shunt_host::nic::umem::Umem;
+use shunt_host::rail::{Rail, RailOptions};
+use shunt_mlx5_sys as sys;
+use shunt_soft_devx::SoftDevx;
+use shunt_soft_nic::{RailAt, SharedFabric};
+use shunt_verbs::agent::{Agent, Device, Orders, Post, SOON, assemble};
+use shunt_verbs::hooks::{data, memory, qp, queue};
+use shunt_verbs::objects::{At, Context, Extended};
+use shunt_verbs::pair_state::On;
+use shunt_verbs::policy::{Answers, Policy, Rule};
+use shunt_verbs::queue_pair::QueuePair;
+use shunt_verbs::registry;
+use shunt_verbs::send_queue::SendQueue;
+
+use super::connection::{Connection, Plan, WINDOW};
+use super::library::{Net, VerbsContext, Yard, table};
+use super::place::{Door, Town};
+use super::requests::{self, RECEIVES};
+use super::spec::{Board, Card, Told, VerbsSpec};
+use crate::sim::{ActorOptions, SimCrew, SimWorld};
+
+/// A command of firmware that takes longer is given up.
+const COMMAND_NS: u64 = 5_000_000;
+/// A run that takes longer, in virtual time, has come to a stop.
+const PATIENCE_NS: u64 = 3_000_000_000;
+/// What is late comes within that.
+const QUIET_NS: u64 = 12_000_000;
+/// Completions that are taken at once.
+const BATCH: usize = 8;
+/// Nothing to do: the program looks again after that, and after twice as long each time up to the second.
+const LOOK_NS: (u64, u64) = (2_000, 40_000);
+/// Room of queue pairs.
+const DEPTH: u32 = WINDOW as u32 + 8;
+const ACCESS: u32 = sys::IBV_ACCESS_LOCAL_WRITE
+    | sys::IBV_ACCESS_REMOTE_WRITE
+    | sys::IBV_ACCESS_REMOTE_READ
+    | sys::IBV_ACCESS_REMOTE_ATOMIC;
+
+/// What is there for all processes of a run.
+#[derive(Clone)]
+pub(super) struct Around {
+    pub sim: Arc<SimWorld>,
+    pub fabric: SharedFabric,
+    pub town: Arc<Town>,
+    pub net: Rc<Net>,
+    pub board: Rc<Board>,
+}
+
+/// Opens a rail and registers the region on it.
+fn open_rail(
+    devx: Arc<dyn Devx>,
+    index: u32,
+    world: &Arc<dyn World>,
+    region: &Arc<OwnedSpan>,
+) -> (Arc<Rail>, (Mkey, Umem)) {
+    let options = RailOptions { proof_atomics: 0, order_rounds: 0, ..RailOptions::default() };
+    let mut rail = Rail::open(devx.clone(), index, options, world.clone()).expect("a soft NIC");
+    rail.settle_truth();
+    assert!(rail.truth_holds, "{}", rail.truth_detail);
+    let umem = Umem::for_keys(&devx, region).expect("memory of this process");
+    let key = Mkey::create(&devx, rail.pd(), &umem, 0..region.span().bytes, Access::Remote).expect("a key");
+    (Arc::new(rail), (key, umem))
+}
+
+/// The agent's end, as an actor of its own.
+struct AgentActor {
+    stop: Rc<Cell<bool>>,
+    over: Rc<Cell<bool>>,
+}
+
+impl AgentActor {
+    fn spawn(
+        me: u32,
+        around: &Around,
+        world: Arc<dyn World>,
+        rails: Vec<Arc<Rail>>,
+        devices: Vec<Device>,
+        orders: Arc<Orders>,
+    ) -> Self {
+        let (stop, over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let ends = (stop.clone(), over.clone());
+        let around = around.clone();
+        let sim = around.sim.clone();
+        let body = move || {
+            let (sim, board) = (&around.sim, &around.board);
+            let door = Door::new(&around.town, sim, me);
+            door.live_here();
+            board.agents.borrow_mut()[me as usize] = sim.current().expect("an actor");
+            let post = Arc::new(Post::new(Box::new(door)));
+            let workers: Rc<RefCell<Vec<usize>>> = Rc::default();
+            let hired = workers.clone();
+            let crew = SimCrew::new(sim.clone(), me, move |actor| hired.borrow_mut().push(actor));
+            let machine = assemble(&post, &world, &crew, rails, devices);
+            let mut agent = Agent::stand_on(machine, post.clone(), orders);
+            while !stop.get() {
+                if agent.turn() {
+                    sim.sleep(SOON.get());
+                } else {
+                    post.directory.wait(Vec::new(), 1);
+                }
+            }
+            drop(agent);
+            // A worker may be in the middle of a command, and hold what the program is to destroy.
+            while workers.borrow().iter().any(|worker| !sim.is_done(*worker)) {
+                sim.sleep(100_000);
+            }
+            over.set(true);
+        };
+        sim.spawn(format!("agent{me}"), ActorOptions::host(), Box::new(body));
+        let (stop, over) = ends;
+        Self { stop, over }
+    }
+}
+
+/// A process that has started.
+pub(super) struct Process {
+    me: u32,
+    around: Around,
+    spec: VerbsSpec,
+    agent: AgentActor,
+    pd: *mut sys::ibv_pd,
+    mr: *mut sys::ibv_mr,
+    queues: Vec<*mut sys::ibv_cq>,
+    connections: Vec<Connection>,
+    began: bool,
+    /// Taken apart in this order, after the rest.
+    context: Box<VerbsContext>,
+    devices: Vec<Box<VerbsContext>>,
+    yard: Rc<Yard>,
+    keys: RefCell<Vec<(Mkey, Umem)>>,
+}
+
+/// What a program has of a queue pair that is not connected.
+struct Fresh {
+    qp: *mut sys::ibv_qp,
+    pair: Arc<QueuePair>,
+    base: u64,
+}
+
+impl Process {
+    /// Opens the NICs, connects to the other process, and waits until every connection is protected.
+    pub(super) fn start(me: u32, around: &Around, world: Arc<dyn World>, spec: &VerbsSpec) -> Self {
+        let span: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let part = requests::bytes(spec.requests).next_multiple_of(64);
+        let bytes = (part * u64::from(spec.pairs)).next_multiple_of(4096);
+        let region = OwnedSpan::alloc(&span, bytes, Placement::Heap).expect("memory");
+        let (mut rails, mut keys) = (Vec::new(), Vec::new());
+        for rail in 0..spec.rails {
+            let nic =
+                around.fabric.with(|fabric| fabric.find(RailAt { pe: me, rail })).expect("added before");
+            let devx = Arc::new(SoftDevx::new(around.fabric.clone(), nic, world.clone(), COMMAND_NS));
+            let (rail, key) = open_rail(devx, rail, &world, &region);
+            around.net.0.borrow_mut().push(rail.card());
+            rails.push(rail);
+            keys.push(key);
+        }
+        let yard: Rc<Yard> = Rc::default();
+        let open = |rail: usize| {
+            VerbsContext::open(&rails[rail], &world, &around.net, &yard, keys[rail].0.key_be().to_be())
+        };
+        let context = open(0);
+        let devices: Vec<Box<VerbsContext>> = (0..rails.len()).map(open).collect();
+        let device = |opened: &Box<VerbsContext>| Device {
+            name: opened.rail.name.clone(),
+            context: At(opened.raw()),
+            ops: table(),
+            channel: None,
+        };
+        let orders: Arc<Orders> = Arc::default();
+        let given = devices.iter().map(device).collect();
+        let agent = AgentActor::spawn(me, around, world, rails, given, orders.clone());
+        let known = Context {
+            raw: At(context.raw()),
+            device: context.rail.name.clone(),
+            ops: table(),
+            ex: Extended::default(),
+            channel: OnceLock::new(),
+        };
+        registry::with_mut(|objects| objects.contexts.insert(context.raw().addr(), Arc::new(known)));
+        // SAFETY: the context is open; the region stays as long as this process.
+        let (pd, mr) = unsafe {
+            let pd = memory::alloc_pd(context.raw());
+            let at = std::ptr::with_exposed_provenance_mut(region.span().address as usize);
+            (pd, memory::reg_mr(pd, at, bytes as usize, ACCESS as i32))
+        };
+        let mut process = Self {
+            me,
+            around: around.clone(),
+            spec: spec.clone(),
+            agent,
+            pd,
+            mr,
+            queues: Vec::new(),
+            connections: Vec::new(),
+            began: false,
+            context,
+            devices,
+            yard,
+            keys: RefCell::new(keys),
+        };
+        process.spawn_sexton();
+        process.connect(region.span().address, part, &orders);
+        process
+    }
+
+    /// Takes apart what was destroyed, beside everybody else.
+    fn spawn_sexton(&self) {
+        let (yard, over, sim) = (self.yard.clone(), self.agent.over.clone(), self.around.sim.clone());
+        let body = move || {
+            while !over.get() {
+                if !yard.clear() {
+                    sim.sleep(500_000);
+                }
+            }
+        };
+        self.around.sim.spawn(format!("sexton{}", self.me), ActorOptions::host(), Box::new(body));
+    }
+
+    fn queue(&mut self, entries: u32) -> *mut sys::ibv_cq {
+        let null = std::ptr::null_mut();
+        // SAFETY: the context is open.
+        let made = unsafe { queue::create(self.context.raw(), entries as i32, null, null.cast(), 0) };
+        assert!(!made.is_null(), "a completion queue on a soft NIC");
+        self.queues.push(made);
+        made
+    }
+
+    fn make(&mut self, base: u64, orders: &Arc<Orders>) -> Fresh {
+        let [send_cq, recv_cq] = match (self.spec.one_queue, self.queues.first().copied()) {
+            (true, Some(one)) => [one; 2],
+            (true, None) => [self.queue(2 * self.spec.pairs * 32); 2],
+            (false, _) => [self.queue(32), self.queue(32)],
+        };
+        let cap = sys::ibv_qp_cap {
+            max_send_wr: DEPTH,
+            max_recv_wr: RECEIVES as u32,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 16,
+        };
+        let mut attr =
+            sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type: sys::IBV_QPT_RC, ..Default::default() };
+        // SAFETY: domain and queues are alive, the attributes ours.
+        let qp = unsafe { qp::create_qp(self.pd, &raw mut attr) };
+        assert!(!qp.is_null(), "a queue pair on a soft NIC");
+        let pair = registry::pair(qp).expect("a reliable one is protected");
+        assert!(pair.keeper.set(orders.clone()).is_ok(), "made just now");
+        let answers = if self.spec.needs_answers { Answers::Needed } else { Answers::Unread };
+        let policy = Policy { answers, rule: Rule::Exact };
+        pair.state().sends = SendQueue::new(policy, false, DEPTH as usize);
+        Fresh { qp, pair, base }
+    }
+
+    /// Makes the connections.
+    fn connect(&mut self, base: u64, part: u64, orders: &Arc<Orders>) {
+        let fresh: Vec<Fresh> =
+            (0..self.spec.pairs).map(|number| self.make(base + part * u64::from(number), orders)).collect();
+        let (gid, me) = (self.context.rail.address().gid, self.me as usize);
+        // SAFETY: registered above.
+        let (lkey, rkey) = unsafe { ((*self.mr).lkey, (*self.mr).rkey) };
+        let card = |(number, one): (u32, &Fresh)| Card {
+            gid,
+            qpn: one.pair.qpn,
+            psn: 0x1000 * (1 + number) + self.me,
+            base: one.base,
+            rkey,
+        };
+        let own: Vec<Card> = (0..).zip(&fresh).map(card).collect();
+        self.around.board.cards.borrow_mut()[me].clone_from(&own);
+        while self.around.board.cards.borrow()[1 - me].is_empty() {
+            self.around.sim.sleep(20_000);
+        }
+        let theirs = self.around.board.cards.borrow()[1 - me].clone();
+        let VerbsSpec { seed, requests, posts, atomics, needs_answers, .. } = self.spec;
+        let plan = Plan { seed, requests, posts, atomics, needs_answers };
+        for (number, one) in fresh.into_iter().enumerate() {
+            self.modify(one.qp, sys::IBV_QPS_INIT, &own[number], &theirs[number]);
+            let at = (self.me, number);
+            let pair = (one.qp, one.pair);
+            let mut made = Connection::new(at, &plan, pair, (one.base, lkey), theirs[number]);
+            (0..RECEIVES).for_each(|slot| made.receive(slot));
+            self.modify(made.qp, sys::IBV_QPS_RTR, &own[number], &theirs[number]);
+            self.modify(made.qp, sys::IBV_QPS_RTS, &own[number], &theirs[number]);
+            self.connections.push(made);
+        }
+    }
+
+    fn modify(&self, qp: *mut sys::ibv_qp, state: u32, own: &Card, there: &Card) {
+        let mut attr = sys::ibv_qp_attr { qp_state: state, ..Default::default() };
+        let mask = match state {
+            sys::IBV_QPS_INIT => {
+                (attr.port_num, attr.qp_access_flags) = (1, ACCESS);
+                sys::IBV_QP_STATE | sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS
+            }
+            sys::IBV_QPS_RTR => {
+                (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
+                attr.ah_attr.grh.dgid.raw = there.gid;
+                (attr.path_mtu, attr.dest_qp_num, attr.rq_psn) = (sys::IBV_MTU_4096, there.qpn, there.psn);
+                (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (4, 1);
+                sys::IBV_QP_STATE
+                    | sys::IBV_QP_AV
+                    | sys::IBV_QP_PATH_MTU
+                    | sys::IBV_QP_DEST_QPN
+                    | sys::IBV_QP_RQ_PSN
+                    | sys::IBV_QP_MAX_DEST_RD_ATOMIC
+                    | sys::IBV_QP_MIN_RNR_TIMER
+            }
+            _ => {
+                (attr.sq_psn, attr.timeout, attr.retry_cnt) =
+                    (own.psn, self.spec.ack_timeout, self.spec.retries);
+                (attr.rnr_retry, attr.max_rd_atomic) = (7, 4);
+                sys::IBV_QP_STATE
+                    | sys::IBV_QP_SQ_PSN
+                    | sys::IBV_QP_TIMEOUT
+                    | sys::IBV_QP_RETRY_CNT
+                    | sys::IBV_QP_RNR_RETRY
+                    | sys::IBV_QP_MAX_QP_RD_ATOMIC
+            }
+        };
+        // SAFETY: the queue pair is alive, the attributes are ours.
+        let errno = unsafe { qp::modify_qp(qp, &raw mut attr, mask as i32) };
+        assert_eq!(errno, 0, "a move of a queue pair on a soft NIC that works");
+    }
+
+    /// Posts and polls, until all is complete and has come at both ends.
+    pub(super) fn run(mut self) -> Told {
+        let (sim, board) = (self.around.sim.clone(), self.around.board.clone());
+        let (me, until) = (self.me as usize, sim.now() + PATIENCE_NS);
+        let mut pause = LOOK_NS.0;
+        let mut told = Told::default();
+        while !Board::all(&board.done) {
+            let now = sim.now();
+            if now > until {
+                let standing: Vec<String> = self.connections.iter().map(Connection::standing).collect();
+                told.wrong.push(format!("process {me} has come to a stop: {}", standing.join("; ")));
+                board.done.borrow_mut().iter_mut().for_each(|done| *done = true);
+                break;
+            }
+            self.begin();
+            let took = self.poll();
+            if self.began {
+                let pace_ns = self.spec.pace_ns;
+                self.connections.iter_mut().for_each(|one| one.post(now, pace_ns, &board));
+            }
+            board.done.borrow_mut()[me] = self.connections.iter().all(|one| one.is_over(&board));
+            pause = if took { LOOK_NS.0 } else { (2 * pause).min(LOOK_NS.1) };
+            sim.sleep(pause + sim.draw(pause));
+        }
+        // What is late by less than a lifetime comes now.
+        let until = sim.now() + QUIET_NS;
+        while sim.now() < until {
+            self.poll();
+            sim.sleep(100_000);
+        }
+        for one in &self.connections {
+            board.adds.borrow_mut()[me][one.number] = one.adds();
+        }
+        sim.sleep(500_000);
+        self.connections.iter_mut().for_each(|one| one.judge(&board));
+        self.tell(&mut told);
+        self.end();
+        told
+    }
+
+    fn tell(&mut self, told: &mut Told) {
+        for one in &mut self.connections {
+            let state = one.pair.state();
+            told.switches += u64::from(state.switches);
+            told.replayed += state.replayed;
+            let returned = state.send_on.spare().is_some_and(|track| track.queue.at_home);
+            told.at_home += u64::from(returned && matches!(state.recv_on, On::Spare(_)));
+            told.completed += one.completed_well();
+            told.lost += u64::from(one.lost);
+            if let Some(why) = state.passing {
+                one.wrong.push(format!("process {}, connection {}: unprotected: {why}", self.me, one.number));
+            }
+            drop(state);
+            told.wrong.append(&mut one.wrong);
+        }
+    }
+
+    /// They begin once every connection is protected at both ends, and faults with them.
+    fn begin(&mut self) {
+        let (board, sim) = (&self.around.board, &self.around.sim);
+        if self.began {
+            return;
+        }
+        let armed = |one: &Connection| {
+            let made = one.pair.spares.lock().expect("one thread").len();
+            one.pair.state().armed && made >= 3
+        };
+        board.armed.borrow_mut()[self.me as usize] = self.connections.iter().all(armed);
+        if !Board::all(&board.armed) {
+            return;
+        }
+        self.began = true;
+        if self.me > 0 {
+            return;
+        }
+        let began_ns = sim.now();
+        self.around.fabric.with(|fabric| {
+            self.spec.faults.iter().for_each(|(at, place, kind)| fabric.plan(began_ns + at, *place, *kind));
+        });
+        for (at, process, for_ns) in self.spec.pauses.iter().copied() {
+            let (agent, world) = (board.agents.borrow()[process as usize], sim.clone());
+            let body = move || {
+                world.sleep(at);
+                world.hold(agent, world.now() + for_ns);
+            };
+            sim.spawn("pause".into(), ActorOptions::host(), Box::new(body));
+        }
+    }
+
+    /// Takes completions of every queue. True if there were any.
+    fn poll(&mut self) -> bool {
+        let mut any = false;
+        for cq in self.queues.clone() {
+            let mut wcs = [sys::ibv_wc::default(); BATCH];
+            // SAFETY: the queue is this program's and alive; there is room for so many.
+            let count = unsafe { data::poll_cq(cq, BATCH as i32, wcs.as_mut_ptr()) };
+            let count = usize::try_from(count).expect("a poll of a soft NIC");
+            any |= count > 0;
+            for wc in &wcs[..count] {
+                let of = self.connections.iter_mut().find(|one| one.pair.qpn == wc.qp_num);
+                of.expect("a queue pair of this program").take(wc, &self.around.board);
+            }
+        }
+        any
+    }
+
+    /// Ends the agent, and gives everything back as a program does.
+    fn end(self) {
+        let sim = self.around.sim.clone();
+        self.agent.stop.set(true);
+        while !self.agent.over.get() {
+            sim.sleep(50_000);
+        }
+        for one in self.connections {
+            // SAFETY: this program's, and not used after this.
+            unsafe { qp::destroy_qp(one.qp) };
+        }
+        // SAFETY: as above; what was on them is gone.
+        unsafe {
+            self.queues.into_iter().for_each(|cq| _ = queue::destroy(cq));
+            memory::dereg_mr(self.mr);
+            memory::dealloc_pd(self.pd);
+        }
+        registry::with_mut(|objects| objects.contexts.remove(&self.context.raw().addr()));
+        while self.yard.clear() {}
+        drop((self.context, self.devices));
+        self.keys.borrow_mut().clear();
+    }
+}

@@ -1,0 +1,176 @@
+//! What a run of verbs programs is, what a program says in the end, and what programs know of each other.
+
+use std::cell::RefCell;
+
+use shunt_soft_nic::RailAt;
+use shunt_soft_nic::fault::FaultKind;
+
+use crate::rng::Rng;
+
+/// Processes of a run.
+pub(super) const PROCESSES: u32 = 2;
+
+/// What a run is.
+#[derive(Clone, Debug)]
+pub struct VerbsSpec {
+    /// Seed of the simulator.
+    pub seed: u64,
+    /// NICs of each process.
+    pub rails: u32,
+    /// Connections between both.
+    pub pairs: u32,
+    /// Requests of each end of a connection.
+    pub requests: u64,
+    /// Which processes post requests.
+    pub posts: [bool; 2],
+    /// Some of the requests are atomics.
+    pub atomics: bool,
+    /// The program needs their answers: one whose answer is lost ends the connection by an error.
+    pub needs_answers: bool,
+    /// One completion queue for all of a process; else two for each queue pair.
+    pub one_queue: bool,
+    /// Local ACK timeout, 4.096 us << this.
+    pub ack_timeout: u8,
+    /// Retries.
+    pub retries: u8,
+    /// Time between two requests of an end.
+    pub pace_ns: u64,
+    /// Faults: how long after the first request, at which process and rail, and which.
+    pub faults: Vec<(u64, RailAt, FaultKind)>,
+    /// An agent is stopped: how long after the first request, of which process, and for how long.
+    pub pauses: Vec<(u64, u32, u64)>,
+}
+
+impl VerbsSpec {
+    /// Without a fault.
+    pub fn quiet(seed: u64) -> Self {
+        Self {
+            seed,
+            rails: 2,
+            pairs: 1,
+            requests: 200,
+            posts: [true; 2],
+            atomics: true,
+            needs_answers: false,
+            one_queue: false,
+            ack_timeout: 8,
+            retries: 3,
+            pace_ns: 20_000,
+            faults: Vec::new(),
+            pauses: Vec::new(),
+        }
+    }
+
+    /// Connections and faults as the seed has them.
+    pub fn random(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7e4b);
+        let rails = rng.between(2, 3) as u32;
+        let mut at = 0;
+        let mut fault = |rng: &mut Rng| {
+            // Some come together, or while what came before is being handled; some much later.
+            at += match rng.below(4) {
+                0 => rng.below(400_000),
+                1 => rng.below(2_000_000),
+                _ => rng.below(6_000_000),
+            };
+            let place = RailAt { pe: rng.below(PROCESSES.into()) as u32, rail: u32::from(rng.one_in(4)) };
+            let for_ns = Some(200_000 + rng.below(9_000_000));
+            let kind = match rng.below(8) {
+                0 | 1 => FaultKind::DropAcks { for_ns },
+                2 => FaultKind::BlackholeTx { for_ns },
+                3 => FaultKind::BlackholeRx { for_ns },
+                4 => FaultKind::Flap {
+                    period_ns: 400_000 + rng.below(3_000_000),
+                    count: 1 + rng.below(4) as u32,
+                },
+                _ => FaultKind::Down { for_ns },
+            };
+            (at, place, kind)
+        };
+        let count = 1 + rng.below(4);
+        let faults = (0..count).map(|_| fault(&mut rng)).collect();
+        let pauses = match rng.below(3) {
+            0 => vec![(rng.below(6_000_000), rng.below(2) as u32, 200_000 + rng.below(6_000_000))],
+            _ => Vec::new(),
+        };
+        Self {
+            seed,
+            rails,
+            pairs: rng.pick(&[1, 1, 1, 2, 3]),
+            requests: 150 + rng.below(200),
+            posts: rng.pick(&[[true, true], [true, true], [true, false], [false, true]]),
+            atomics: !rng.one_in(4),
+            needs_answers: rng.one_in(4),
+            one_queue: rng.one_in(3),
+            ack_timeout: rng.between(7, 10) as u8,
+            retries: rng.between(2, 7) as u8,
+            pace_ns: rng.pick(&[10_000, 40_000, 80_000, 120_000]),
+            faults,
+            pauses,
+        }
+    }
+}
+
+/// What a program has to say in the end.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Promises that were broken.
+    pub wrong: Vec<String>,
+    /// Times that directions moved.
+    pub switches: u64,
+    /// Of these, directions that came back to the first NIC.
+    pub at_home: u64,
+    /// Requests that were posted again.
+    pub replayed: u64,
+    /// Requests that completed well.
+    pub completed: u64,
+    /// Connections that ended because the answer of an atomic was lost.
+    pub lost: u64,
+}
+
+/// An end of a connection, as the other end knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Card {
+    pub gid: [u8; 16],
+    pub qpn: u32,
+    pub psn: u32,
+    /// Where its memory begins: all processes are in one address space.
+    pub base: u64,
+    pub rkey: u32,
+}
+
+/// What programs know of each other.
+pub(super) struct Board {
+    /// By process and connection.
+    pub cards: RefCell<Vec<Vec<Card>>>,
+    /// By process: all its connections are protected.
+    pub armed: RefCell<Vec<bool>>,
+    /// By process: all is posted, complete and received.
+    pub done: RefCell<Vec<bool>>,
+    /// By process: the actor of its agent.
+    pub agents: RefCell<Vec<usize>>,
+    /// By connection: one end got an error; it was that of an atomic whose answer is lost.
+    pub lost: RefCell<Vec<bool>>,
+    pub explained: RefCell<Vec<bool>>,
+    /// By process and connection: adds that completed, and those that were posted.
+    pub adds: RefCell<Vec<Vec<(u64, u64)>>>,
+}
+
+impl Board {
+    pub(super) fn new(pairs: u32) -> Self {
+        let (processes, pairs) = (PROCESSES as usize, pairs as usize);
+        Self {
+            cards: RefCell::new(vec![Vec::new(); processes]),
+            armed: RefCell::new(vec![false; processes]),
+            done: RefCell::new(vec![false; processes]),
+            agents: RefCell::new(vec![0; processes]),
+            lost: RefCell::new(vec![false; pairs]),
+            explained: RefCell::new(vec![false; pairs]),
+            adds: RefCell::new(vec![vec![(0, 0); pairs]; processes]),
+        }
+    }
+
+    pub(super) fn all(which: &RefCell<Vec<bool>>) -> bool {
+        which.borrow().iter().all(|one| *one)
+    }
+}

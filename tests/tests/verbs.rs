@@ -1,0 +1,103 @@
+//! Verbs programs through the library that makes them outlive a NIC, in virtual time, while ports and links fail.
+
+use shunt_soft_nic::RailAt;
+use shunt_soft_nic::fault::FaultKind;
+use shunt_tests::verbs::{VerbsReport, VerbsSpec, run};
+
+/// Requests of both ends, slow enough that a port comes back in the middle of them.
+fn spec(seed: u64, faults: Vec<(u64, RailAt, FaultKind)>) -> VerbsSpec {
+    VerbsSpec { requests: 300, pace_ns: 100_000, faults, ..VerbsSpec::quiet(seed) }
+}
+
+fn down(at_ns: u64, pe: u32, rail: u32) -> (u64, RailAt, FaultKind) {
+    (at_ns, RailAt { pe, rail }, FaultKind::Down { for_ns: Some(3_000_000) })
+}
+
+fn clean(report: &VerbsReport) {
+    assert_eq!(report.wrong(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_fault_everything_comes_once_and_nothing_moves() {
+    for one_queue in [false, true] {
+        let report = run(&VerbsSpec { one_queue, pairs: 2, ..VerbsSpec::quiet(1) });
+        clean(&report);
+        assert_eq!((report.sum(|told| told.switches), report.sum(|told| told.completed)), (0, 800));
+    }
+}
+
+#[test]
+fn a_port_of_either_end_goes_down_and_both_directions_leave_it_and_come_back() {
+    for pe in 0..2 {
+        // The program needs no answers, so that it goes back though it posts atomics.
+        let report = run(&spec(2, vec![down(2_000_000, pe, 0)]));
+        clean(&report);
+        assert_eq!((report.hits, report.sum(|told| told.completed)), (1, 600));
+        assert_eq!(report.sum(|told| told.switches), 4, "each direction leaves and comes back: {report:?}");
+        assert_eq!(report.sum(|told| told.at_home), 2, "{report:?}");
+    }
+}
+
+#[test]
+fn what_was_executed_and_not_acknowledged_is_not_executed_again() {
+    let mut again = 0;
+    for seed in 0..6 {
+        let lost = FaultKind::DropAcks { for_ns: Some(8_000_000) };
+        let mut faulty = spec(seed, vec![(1_000_000, RailAt { pe: 0, rail: 0 }, lost)]);
+        faulty.pace_ns = 10_000;
+        let report = run(&faulty);
+        clean(&report);
+        assert!(report.hits == 1 && report.sum(|told| told.switches) > 0, "{report:?}");
+        again += report.sum(|told| told.replayed);
+    }
+    assert!(again > 0, "something was under way that was not executed");
+}
+
+#[test]
+fn an_atomic_whose_answer_is_lost_ends_the_connection_where_answers_are_needed() {
+    let mut lost = 0;
+    for seed in 0..6 {
+        let faults =
+            vec![(1_000_000, RailAt { pe: 0, rail: 0 }, FaultKind::LostAtomicResponse { for_ns: None })];
+        let report = run(&VerbsSpec { needs_answers: true, posts: [true, false], ..spec(seed, faults) });
+        clean(&report);
+        lost += report.sum(|told| told.lost);
+    }
+    assert!(lost > 0, "an answer was lost");
+}
+
+#[test]
+fn a_second_failure_during_the_replay_and_both_ports_at_once_are_outlived() {
+    for second in [down(2_300_000, 1, 1), down(2_000_000, 1, 0), down(2_600_000, 0, 1)] {
+        let report = run(&spec(4, vec![down(2_000_000, 0, 0), second]));
+        clean(&report);
+        assert_eq!((report.hits, report.sum(|told| told.completed)), (2, 600), "{report:?}");
+    }
+}
+
+#[test]
+fn what_an_end_posts_outlives_its_own_nic() {
+    let gone = FaultKind::NicGone { for_ns: None };
+    let mut one_way = spec(5, vec![(2_000_000, RailAt { pe: 0, rail: 0 }, gone)]);
+    (one_way.posts, one_way.atomics) = ([true, false], false);
+    let report = run(&one_way);
+    clean(&report);
+    assert_eq!((report.hits, report.sum(|told| told.completed)), (1, 300), "{report:?}");
+    assert!(report.sum(|told| told.switches) > 0, "{report:?}");
+}
+
+#[test]
+fn an_agent_that_is_stopped_for_a_while_is_waited_for() {
+    for process in 0..2 {
+        let pauses = vec![(1_900_000, process, 8_000_000)];
+        let report = run(&VerbsSpec { pauses, ..spec(6, vec![down(2_000_000, 0, 0)]) });
+        clean(&report);
+        assert!(report.hits == 1 && report.sum(|told| told.switches) >= 2, "{report:?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let digest = || run(&VerbsSpec::random(21)).digest;
+    assert_eq!(digest(), digest());
+}
