@@ -1,35 +1,30 @@
 //! What a call posts: checked against its regions, and cut into pieces. Pure.
 
 use crate::call::{Paged, Policy, Read, Share, Write};
-use crate::domain::{Op, Piece};
 use crate::error::TransferError;
-use crate::ids::TransferId;
+use crate::piece::{Op, Span, Spans, Work};
 use crate::region::{Mr, MrDesc};
-use crate::shard::{PIECE_MAX, page_pairs, pieces};
-use std::sync::Arc;
+use crate::shard::{PIECE_MAX, pieces, same_number};
 
-/// Cuts the calls of one transfer.
+/// Most pages of a call: they are counted in 32 bits.
+const COUNT_MAX: usize = u32::MAX as usize;
+
+/// Cuts calls, by what both ends agree on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut<'a> {
-    /// What both ends agree on.
-    pub policy: &'a Policy,
-    /// Whose pieces they are.
-    pub transfer: TransferId,
-}
+pub(crate) struct Cut<'a>(pub &'a Policy);
 
 impl Cut<'_> {
     /// The pieces of a single write.
-    pub fn write(&self, write: &Write<'_>) -> Result<Vec<Piece>, TransferError> {
+    pub fn write(self, write: &Write<'_>) -> Result<Work, TransferError> {
         let Write { len, imm, from: (source, from), to: (target, to), .. } = *write;
         self.check_keys(source, target)?;
         let from = source.part("source", from, len)?;
         let to = target.writable("target", to, len)?;
-        let piece = |(at, len)| self.piece(Op::Write(imm), (source, from + at), (target, to + at), len);
-        Ok(pieces(len, self.policy.writes_of(len)).map(piece).collect())
+        Ok(work(Op::Write(imm), source, target, self.split(from, to, len)))
     }
 
     /// The pieces of a single read.
-    pub fn read(&self, read: &Read<'_>) -> Result<Vec<Piece>, TransferError> {
+    pub fn read(self, read: &Read<'_>) -> Result<Work, TransferError> {
         let Read { len, from: (source, from), to: (target, to), .. } = *read;
         self.check_keys(target, source)?;
         if len == 0 {
@@ -38,80 +33,103 @@ impl Cut<'_> {
         }
         let from = source.readable("source", from, len)?;
         let to = target.part("target", to, len)?;
-        let one = |(at, len)| self.piece(Op::Read, (target, to + at), (source, from + at), len);
-        Ok(pieces(len, self.policy.writes_of(len)).map(one).collect())
+        Ok(work(Op::Read, target, source, self.split(to, from, len)))
     }
 
     /// The pages of a write.
-    pub fn paged(&self, paged: &Paged<'_>) -> Result<Vec<Piece>, TransferError> {
+    #[inline]
+    pub fn paged(self, paged: &Paged<'_>) -> Result<Work, TransferError> {
         let Paged { page_len, imm, from: (source, from), to: (target, to), .. } = *paged;
         self.check_keys(source, target)?;
-        let pairs = page_pairs(from, to)?;
-        if pairs.len() == 0 || page_len > PIECE_MAX {
-            let met = format!("{} of {page_len} bytes", pairs.len());
-            let (what, want) = ("pages", "one or more of at most 2^30 bytes");
-            return Err(TransferError::Refused { what, want, met });
+        let count = same_number(from, to)?;
+        if count == 0 || count > COUNT_MAX || page_len > PIECE_MAX {
+            return Err(no_pages(count, page_len));
         }
-        let mut all = Vec::with_capacity(pairs.len());
-        for pair in pairs {
-            let Some((from, to)) = pair else {
-                let (what, want) = ("pages", "offsets below 2^64");
-                return Err(TransferError::Refused { what, want, met: "an index beyond that".to_owned() });
-            };
-            let from = source.part("source page", from, page_len)?;
-            let to = target.writable("target page", to, page_len)?;
-            all.push(self.piece(Op::Write(imm), (source, from), (target, to), page_len));
-        }
-        Ok(all)
+        target.check_writable("target page")?;
+        let len = page_len as u32;
+        let spans = if count == 1 {
+            let (local, remote) = page(paged, 0)?;
+            Spans::One(Span { local, remote, len })
+        } else {
+            let (from_pages, to_pages) = (source.pages(from, page_len), target.pages(to, page_len));
+            let mut all = Vec::with_capacity(count);
+            for (from_index, to_index) in from.indices.iter().zip(&to.indices) {
+                let (local, remote) = match (from_pages.at(*from_index), to_pages.at(*to_index)) {
+                    (Some(local), Some(remote)) => (local, remote),
+                    // It does not fit: what is wrong with it is looked at.
+                    _ => page(paged, all.len())?,
+                };
+                all.push(Span { local, remote, len });
+            }
+            Spans::Many(all)
+        };
+        Ok(work(Op::Write(imm), source, target, spans))
     }
 
     /// What one peer gets of a scatter.
-    pub fn share(&self, source: &Mr, share: &Share<'_>) -> Result<Piece, TransferError> {
+    pub fn share(self, source: &Mr, share: &Share<'_>) -> Result<Work, TransferError> {
         let Share { len, imm, from, to: (target, to), .. } = *share;
         self.check_keys(source, target)?;
         if len > PIECE_MAX {
             let (what, want) = ("a share of a scatter", "2^30 bytes at most");
             return Err(TransferError::Refused { what, want, met: len.to_string() });
         }
-        let from = source.part("source", from, len)?;
-        let to = target.writable("target", to, len)?;
-        Ok(self.piece(Op::Write(imm), (source, from), (target, to), len))
+        let local = source.part("source", from, len)?;
+        let remote = target.writable("target", to, len)?;
+        let span = Span { local, remote, len: len as u32 };
+        Ok(work(Op::Write(imm), source, target, Spans::One(span)))
     }
 
     /// A bare immediate.
-    pub fn bare(&self, imm: u32, source: &Mr, target: &MrDesc) -> Result<Piece, TransferError> {
+    pub fn bare(self, imm: u32, source: &Mr, target: &MrDesc) -> Result<Work, TransferError> {
         self.check_keys(source, target)?;
-        let (from, to) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
-        Ok(self.piece(Op::Write(Some(imm)), (source, from), (target, to), 0))
+        let (local, remote) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
+        Ok(work(Op::Write(Some(imm)), source, target, Spans::One(Span { local, remote, len: 0 })))
     }
 
-    /// A part of a message.
-    pub fn part(&self, part: Arc<[u8]>) -> Piece {
-        let (transfer, len, none) = (self.transfer, part.len() as u64, || Arc::from([]));
-        Piece {
-            transfer,
-            op: Op::Send(part),
-            local: 0,
-            local_keys: none(),
-            remote: 0,
-            remote_keys: none(),
-            len,
+    /// The pieces of so many bytes that lie there.
+    fn split(self, local: u64, remote: u64, len: u64) -> Spans {
+        let count = self.0.writes_of(len);
+        // No piece is longer than `PIECE_MAX`.
+        let span = |(at, len)| Span { local: local + at, remote: remote + at, len: len as u32 };
+        match count {
+            1 => Spans::One(span((0, len))),
+            _ => Spans::Many(pieces(len, count).map(span).collect()),
         }
-    }
-
-    fn piece(&self, op: Op, local: (&Mr, u64), remote: (&MrDesc, u64), len: u64) -> Piece {
-        let (local_keys, remote_keys) = (local.0.keys().clone(), remote.0.keys().clone());
-        let transfer = self.transfer;
-        Piece { transfer, op, local: local.1, local_keys, remote: remote.1, remote_keys, len }
     }
 
     /// A region without a key for a rail that is used could not go over it.
-    fn check_keys(&self, source: &Mr, target: &MrDesc) -> Result<(), TransferError> {
+    #[inline]
+    fn check_keys(self, source: &Mr, target: &MrDesc) -> Result<(), TransferError> {
         let fewest = source.keys().len().min(target.keys().len());
-        if fewest >= self.policy.rails as usize {
-            return Ok(());
-        }
-        let met = format!("{fewest} for {} rails", self.policy.rails);
-        Err(TransferError::Refused { what: "a region's keys", want: "one for each rail", met })
+        if fewest >= self.0.rails as usize { Ok(()) } else { Err(few_keys(fewest, self.0.rails)) }
     }
+}
+
+/// Where a page lies at both ends.
+#[inline]
+fn page(paged: &Paged<'_>, number: usize) -> Result<(u64, u64), TransferError> {
+    let Paged { page_len, from: (source, from), to: (target, to), .. } = *paged;
+    let Some((from, to)) = from.at(number).zip(to.at(number)) else {
+        let (what, want) = ("pages", "offsets below 2^64");
+        return Err(TransferError::Refused { what, want, met: "an index beyond that".to_owned() });
+    };
+    Ok((source.part("source page", from, page_len)?, target.part("target page", to, page_len)?))
+}
+
+#[cold]
+fn no_pages(count: usize, page_len: u64) -> TransferError {
+    let met = format!("{count} of {page_len} bytes");
+    TransferError::Refused { what: "pages", want: "1 to 2^32 - 1 of at most 2^30 bytes", met }
+}
+
+#[cold]
+fn few_keys(fewest: usize, rails: u32) -> TransferError {
+    let met = format!("{fewest} for {rails} rails");
+    TransferError::Refused { what: "a region's keys", want: "one for each rail", met }
+}
+
+#[inline]
+fn work(op: Op, local: &Mr, remote: &MrDesc, spans: Spans) -> Work {
+    Work { op, local_keys: local.keys().clone(), remote_keys: remote.keys().clone(), spans }
 }

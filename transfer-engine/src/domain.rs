@@ -1,52 +1,10 @@
 //! What moves the pieces: the rails of one transport, driven by one worker.
 
-use crate::ids::{LaneId, PeerId, TransferId};
+pub use crate::batch::{Batch, Request};
+use crate::ids::{LaneId, PeerId};
+pub use crate::piece::Op;
 use shunt_recovery::nanos::Nanos;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// What a piece does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// RDMA WRITE, with what the receiver's completion carries, or without one.
-    Write(Option<u32>),
-    /// RDMA READ.
-    Read,
-    /// SEND of these bytes, [`PART_BYTES`](crate::message::PART_BYTES) at most: a part of a message. It names no memory
-    /// of either end.
-    Send(Arc<[u8]>),
-}
-
-impl Op {
-    /// True if it takes a receive of the other end.
-    pub const fn takes_receive(&self) -> bool {
-        matches!(self, Self::Write(Some(_)) | Self::Send(_))
-    }
-
-    /// True if the other end changes in no way when it is done twice: a receiver passes over a part that it has.
-    pub const fn repeats(&self) -> bool {
-        matches!(self, Self::Read | Self::Write(None) | Self::Send(_))
-    }
-}
-
-/// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Whose it is.
-    pub transfer: TransferId,
-    /// What it does.
-    pub op: Op,
-    /// Where the bytes are at this end, or come to.
-    pub local: u64,
-    /// Keys of that region, by rail of this end.
-    pub local_keys: Arc<[u32]>,
-    /// The same at the peer.
-    pub remote: u64,
-    /// Keys of that region, by rail of the peer.
-    pub remote_keys: Arc<[u32]>,
-    /// How many bytes.
-    pub len: u64,
-}
 
 /// A lane that may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +72,7 @@ pub enum Event {
 /// with [`Event::Sent`]; one without has no order. Lanes have none among each other.
 pub trait Domain {
     /// Posts pieces on a lane that is open. No more are under way on it at once than it has depth.
-    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]);
+    fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>);
     /// Has a lane fenced at both ends. [`Event::Closed`] follows, once, and nothing about the lane after it.
     fn close(&mut self, now: Nanos, lane: LaneId);
     /// Cuts a peer off, whether it answers or not: its queue pairs at this end are destroyed. [`Event::Left`] follows,

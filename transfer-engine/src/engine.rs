@@ -5,14 +5,16 @@ pub use crate::call::{
     Policy, Read, Scatter, Share, Write,
 };
 use crate::cut::Cut;
-use crate::domain::{Domain, Event, Piece};
+use crate::domain::{Domain, Event};
 use crate::error::TransferError;
-use crate::ids::{ByNumber, ExpectationId, PeerId, TransferId, WatcherId};
+use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
 use crate::message::{Messages, Outgoing, skipped};
+use crate::piece::Work;
 use crate::probe::Probes;
 use crate::region::{Mr, MrDesc};
+use crate::slab::place;
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
@@ -22,6 +24,7 @@ use std::sync::atomic::Ordering;
 
 /// What the end of a transfer is for.
 enum Told {
+    Nobody,
     Caller(OnDone),
     Scatter(PeerId, Part),
     Barrier(PeerId, Part),
@@ -41,7 +44,8 @@ pub struct Engine<D> {
     policy: Policy,
     transfers: Transfers,
     counters: ImmCounters,
-    on_done: ByNumber<TransferId, Told>,
+    /// By the place of a transfer.
+    on_done: Vec<Told>,
     on_reached: BTreeMap<ExpectationId, Reached>,
     scatters: Joins<(PeerId, Ended), OnScattered>,
     scattered: BTreeMap<JoinId, Vec<TransferId>>,
@@ -67,7 +71,7 @@ impl<D: Domain> Engine<D> {
             policy,
             transfers: Transfers::new(policy.give_up),
             counters: ImmCounters::default(),
-            on_done: ByNumber::default(),
+            on_done: Vec::new(),
             on_reached: BTreeMap::new(),
             scatters: Joins::default(),
             scattered: BTreeMap::new(),
@@ -99,8 +103,8 @@ impl<D: Domain> Engine<D> {
         write: &Write<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let pieces = self.cut().write(write)?;
-        Ok(self.begin(now, write.peer, pieces, Told::Caller(done)))
+        let work = self.cut().write(write)?;
+        Ok(self.begin(now, write.peer, work, Told::Caller(done)))
     }
 
     /// Begins a single read.
@@ -113,8 +117,8 @@ impl<D: Domain> Engine<D> {
         read: &Read<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let pieces = self.cut().read(read)?;
-        Ok(self.begin(now, read.peer, pieces, Told::Caller(done)))
+        let work = self.cut().read(read)?;
+        Ok(self.begin(now, read.peer, work, Told::Caller(done)))
     }
 
     /// Begins to write pages.
@@ -128,8 +132,8 @@ impl<D: Domain> Engine<D> {
         paged: &Paged<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let pieces = self.cut().paged(paged)?;
-        Ok(self.begin(now, paged.peer, pieces, Told::Caller(done)))
+        let work = self.cut().paged(paged)?;
+        Ok(self.begin(now, paged.peer, work, Told::Caller(done)))
     }
 
     /// Begins to write to several peers. Each share is a transfer of its own: a lost peer holds up no other one.
@@ -151,9 +155,8 @@ impl<D: Domain> Engine<D> {
         let one = |share: &Share<'_>| Ok((share.peer, self.cut().share(source, share)?));
         let all = shares.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.scatters.begin(all.len(), done);
-        let begin = |(at, (peer, piece)): (usize, (PeerId, Piece))| {
-            let piece = Piece { transfer: self.transfers.next_id(), ..piece };
-            self.begin(now, peer, vec![piece], Told::Scatter(peer, (join, at)))
+        let begin = |(at, (peer, work)): (usize, (PeerId, Work))| {
+            self.begin(now, peer, work, Told::Scatter(peer, (join, at)))
         };
         let parts = all.into_iter().enumerate().map(begin).collect();
         self.scattered.insert(join, parts);
@@ -199,17 +202,15 @@ impl<D: Domain> Engine<D> {
         let one = |(peer, target): &(PeerId, &MrDesc)| Ok((*peer, self.cut().bare(imm, source, target)?));
         let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.barriers.begin(2 * all.len(), done);
-        for (at, (peer, piece)) in all.into_iter().enumerate() {
-            let piece = Piece { transfer: self.transfers.next_id(), ..piece };
-            self.begin(now, peer, vec![piece], Told::Barrier(peer, (join, 2 * at)));
+        for (at, (peer, work)) in all.into_iter().enumerate() {
+            self.begin(now, peer, work, Told::Barrier(peer, (join, 2 * at)));
             self.expect_as((peer, imm), 1, until, Reached::Barrier(peer, (join, 2 * at + 1)))?;
         }
         Ok(join)
     }
 
-    /// Cuts what the next transfer posts.
-    fn cut(&self) -> Cut<'_> {
-        Cut { policy: &self.policy, transfer: self.transfers.next_id() }
+    const fn cut(&self) -> Cut<'_> {
+        Cut(&self.policy)
     }
 
     /// Begins to send a message, whose bytes are copied. A peer gets the messages of an engine in order, each once. It
@@ -225,8 +226,9 @@ impl<D: Domain> Engine<D> {
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
         let parts = self.outgoing.parts(peer, message)?;
-        let pieces = parts.into_iter().map(|part| self.cut().part(part)).collect();
-        Ok(self.begin(now, peer, pieces, Told::Caller(done)))
+        let id = self.transfers.begin_message(now, peer, parts);
+        self.tells(id, Told::Caller(done));
+        Ok(id)
     }
 
     /// The oldest message that has arrived and was not taken. Until then it is kept.
@@ -234,10 +236,20 @@ impl<D: Domain> Engine<D> {
         self.inbox.pop_front()
     }
 
-    fn begin(&mut self, now: Nanos, peer: PeerId, pieces: Vec<Piece>, told: Told) -> TransferId {
-        let id = self.transfers.begin(now, peer, pieces);
-        self.on_done.insert(id, told);
+    fn begin(&mut self, now: Nanos, peer: PeerId, work: Work, told: Told) -> TransferId {
+        let id = self.transfers.begin(now, peer, work);
+        self.tells(id, told);
         id
+    }
+
+    /// What the end of a transfer is for.
+    #[inline]
+    fn tells(&mut self, id: TransferId, told: Told) {
+        match self.on_done.get_mut(place(id.0)) {
+            Some(known) => *known = told,
+            // Places are taken one after the other.
+            None => self.on_done.push(told),
+        }
     }
 
     /// Expects so many immediates of a peer, by a deadline; at the latest until the peer is lost.
@@ -351,9 +363,36 @@ impl<D: Domain> Engine<D> {
 
     /// Takes what has happened, posts what can be posted, tells what has ended. False if there was nothing to do.
     pub fn step(&mut self, now: Nanos) -> bool {
+        self.domain.poll(now, &mut self.events);
+        let mut busy = !self.events.is_empty();
+        if busy {
+            self.take_events(now);
+        }
+        busy |= self.look_at_words();
+        self.transfers.tick(now);
+        if now >= self.counters.next_deadline() {
+            let overdue = self.counters.overdue(now);
+            busy |= !overdue.is_empty();
+            overdue.into_iter().for_each(|ended| self.tell_reached(ended));
+        }
+        if self.probes.is_due(now, self.counters.awaits()) {
+            self.probe(now);
+        }
+        let Self { transfers, domain, .. } = self;
+        busy |= transfers.post(|lane, batch| domain.post(now, lane, batch));
+        while let Some(output) = self.transfers.next_output() {
+            busy = true;
+            match output {
+                Output::Close(lane) => self.domain.close(now, lane),
+                Output::Ended(ended) => self.tell_done(ended),
+                Output::Lost(peer) => self.peer_is_gone(peer),
+            }
+        }
+        busy
+    }
+
+    fn take_events(&mut self, now: Nanos) {
         let mut events = std::mem::take(&mut self.events);
-        self.domain.poll(now, &mut events);
-        let mut busy = !events.is_empty();
         for event in events.drain(..) {
             match event {
                 Event::Opened(lane, facts) => self.transfers.opened(lane, facts),
@@ -382,22 +421,6 @@ impl<D: Domain> Engine<D> {
             }
         }
         self.events = events;
-        busy |= self.look_at_words();
-        self.transfers.tick(now);
-        let overdue = self.counters.overdue(now);
-        busy |= !overdue.is_empty();
-        overdue.into_iter().for_each(|ended| self.tell_reached(ended));
-        self.probe(now);
-        busy |= self.post(now);
-        while let Some(output) = self.transfers.next_output() {
-            busy = true;
-            match output {
-                Output::Close(lane) => self.domain.close(now, lane),
-                Output::Ended(ended) => self.tell_done(ended),
-                Output::Lost(peer) => self.peer_is_gone(peer),
-            }
-        }
-        busy
     }
 
     /// Speaks to peers of which something is expected: a message that they pass over.
@@ -405,43 +428,35 @@ impl<D: Domain> Engine<D> {
         for peer in self.probes.due(now, self.counters.awaited()) {
             // A message without bytes is short enough.
             let parts = self.outgoing.parts(peer, &[]).unwrap_or_default();
-            let pieces = parts.iter().map(|part| self.cut().part(skipped(part))).collect();
-            self.begin(now, peer, pieces, Told::Probe(peer));
+            let parts = parts.iter().map(|part| skipped(part)).collect();
+            let id = self.transfers.begin_message(now, peer, parts);
+            self.tells(id, Told::Probe(peer));
         }
-    }
-
-    /// Posts while lanes have room.
-    fn post(&mut self, now: Nanos) -> bool {
-        let mut busy = false;
-        while let Some((lane, pieces)) = self.transfers.next_batch() {
-            self.domain.post(now, lane, pieces);
-            busy = true;
-        }
-        busy
     }
 
     fn tell_done(&mut self, ended: Ended) {
-        match self.on_done.remove(&ended.transfer) {
-            Some(Told::Caller(OnDone::Call(call))) => self.guarded(|| call(ended)),
-            Some(Told::Caller(OnDone::Flag(flag))) => {
+        let Some(told) = self.on_done.get_mut(place(ended.transfer.0)) else { return };
+        match std::mem::replace(told, Told::Nobody) {
+            Told::Caller(OnDone::Call(call)) => self.guarded(|| call(ended)),
+            Told::Caller(OnDone::Flag(flag)) => {
                 let value = if ended.result.is_ok() { FLAG_DONE } else { FLAG_FAILED };
                 flag.store(value, Ordering::Release);
             }
-            Some(Told::Scatter(peer, part)) => {
+            Told::Scatter(peer, part) => {
                 if let Some((call, ends)) = self.scatters.ended(part, (peer, ended)) {
                     self.scattered.remove(&part.0);
                     self.guarded(|| call(ends));
                 }
             }
-            Some(Told::Barrier(peer, part)) => self.tell_met(part, peer, ended.result),
-            Some(Told::Probe(peer)) => {
+            Told::Barrier(peer, part) => self.tell_met(part, peer, ended.result),
+            Told::Probe(peer) => {
                 self.probes.ended(peer);
                 // What was expected since it was lost does not come either.
                 if ended.result.is_err() {
                     self.peer_is_gone(peer);
                 }
             }
-            Some(Told::Caller(OnDone::None)) | None => {}
+            Told::Caller(OnDone::None) | Told::Nobody => {}
         }
     }
 

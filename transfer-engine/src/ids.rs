@@ -38,6 +38,7 @@ pub(crate) type ByNumber<N, T> = HashMap<N, T, BuildHasherDefault<Spread>>;
 pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -46,6 +47,12 @@ impl Hasher for Spread {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

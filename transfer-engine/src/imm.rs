@@ -21,12 +21,18 @@ struct Open {
 pub type Ended = (ExpectationId, Result<(), TransferError>);
 
 /// Counts by peer and immediate.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ImmCounters {
     counts: BTreeMap<(PeerId, u32), u64>,
     open: BTreeMap<(PeerId, u32), Open>,
     /// No expectation is overdue before.
-    due: Option<Nanos>,
+    due: Nanos,
+}
+
+impl Default for ImmCounters {
+    fn default() -> Self {
+        Self { counts: BTreeMap::new(), open: BTreeMap::new(), due: Nanos::MAX }
+    }
 }
 
 impl ImmCounters {
@@ -60,13 +66,18 @@ impl ImmCounters {
             self.counts.remove(&(peer, imm));
         }
         self.open.insert((peer, imm), Open { id, want, until });
-        self.due = Some(self.due.map_or(until, |due| due.min(until)));
+        self.due = self.due.min(until);
         Ok(self.reach(peer, imm))
     }
 
     /// True if this immediate of a peer is expected.
     pub fn is_open(&self, peer: PeerId, imm: u32) -> bool {
         self.open.contains_key(&(peer, imm))
+    }
+
+    /// True if something is expected.
+    pub fn awaits(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Peers of which something is expected; one may come more than once.
@@ -81,11 +92,8 @@ impl ImmCounters {
 
     /// Ends what is overdue. The count stays: what comes late is kept.
     pub fn overdue(&mut self, now: Nanos) -> Vec<Ended> {
-        if self.due.is_none_or(|due| now < due) {
-            return Vec::new();
-        }
         let ended = self.end(|_, open| open.until <= now);
-        self.due = self.open.values().map(|open| open.until).min();
+        self.due = self.open.values().map(|open| open.until).min().unwrap_or(Nanos::MAX);
         ended
     }
 
@@ -95,8 +103,9 @@ impl ImmCounters {
     }
 
     /// No expectation is overdue before; never, if there is none.
-    pub fn next_deadline(&self) -> Nanos {
-        self.due.unwrap_or(Nanos::MAX)
+    #[inline]
+    pub const fn next_deadline(&self) -> Nanos {
+        self.due
     }
 
     /// An immediate of a peer is of no use any more: its count is dropped, and what is expected of it ends. One that

@@ -1,24 +1,18 @@
 //! One lane: its pieces under way, and what becomes of each when it is closed. Pure.
 
-use crate::domain::{Fence, LaneFacts, Op, Piece};
+use crate::domain::{Fence, LaneFacts};
 use crate::ids::TransferId;
-use crate::recover::{Held, Plan, Tag, plan};
+use crate::piece::{Held, Op, Piece, Span, Tag};
+use crate::recover::{Plan, plan};
+use crate::shard::Load;
 use shunt_layout::mutant::Mutant;
-use std::collections::VecDeque;
-
-/// What is known of a piece beside what is posted.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    tag: Option<Tag>,
-    /// False: executed before an older one.
-    is_out: bool,
-}
+use std::collections::{BTreeMap, VecDeque};
 
 /// Pieces that are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// So many of a transfer.
-    Pieces(TransferId, u64),
+    Pieces(TransferId, u32),
     /// One of a replay.
     Replayed(Tag),
 }
@@ -27,22 +21,27 @@ pub(crate) enum Done {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub facts: LaneFacts,
-    /// In the order of posting, from the oldest that is under way.
-    pieces: VecDeque<Piece>,
-    marks: VecDeque<Mark>,
-    /// How many of them, the youngest, were not given to the domain.
-    fresh: usize,
-    /// Pieces under way.
-    count: u32,
-    /// Their bytes.
-    bytes: u64,
-    /// Number of the oldest piece under way: those before it are executed.
+    /// In the order of posting.
+    pieces: Vec<Piece>,
+    /// Where the oldest one that is under way is among them.
+    oldest: usize,
+    /// Its number: those before it are executed.
     executed: u64,
-    /// No more is posted.
-    pub closing: bool,
+    /// How many, the youngest, were not given to the domain.
+    fresh: usize,
+    /// Those of which a piece does not say all, by number.
+    odd: BTreeMap<u64, Held>,
+    /// How many more it takes; none once it is being closed.
+    room: u32,
+    closing: bool,
+    /// Bytes under way.
+    bytes: u64,
     /// A NIC refused the piece of this number.
     pub denied: Option<u64>,
 }
+
+/// So many pieces that are executed stay in their place, where they cost no more than what is under way.
+const STAY: usize = 256;
 
 /// What becomes of the pieces of a lane that is closed.
 #[derive(Debug)]
@@ -59,62 +58,96 @@ impl Lane {
     pub const fn new(facts: LaneFacts) -> Self {
         Self {
             facts,
-            pieces: VecDeque::new(),
-            marks: VecDeque::new(),
-            fresh: 0,
-            count: 0,
-            bytes: 0,
+            pieces: Vec::new(),
+            oldest: 0,
             executed: 0,
+            fresh: 0,
+            odd: BTreeMap::new(),
+            room: facts.depth,
             closing: false,
+            bytes: 0,
             denied: None,
         }
     }
 
-    /// How many more pieces it takes; none once it is being closed.
-    pub const fn room(&self) -> u32 {
-        if self.closing { 0 } else { self.facts.depth.saturating_sub(self.count) }
+    /// It, and what is to be known to choose one.
+    #[inline]
+    pub const fn load(&mut self) -> (&mut Self, Load) {
+        let load = Load { free: self.room, bytes: self.bytes, rate: self.facts.rate };
+        (self, load)
     }
 
-    /// Bytes under way.
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    /// How many more pieces it takes.
+    #[inline]
+    pub const fn room(&self) -> usize {
+        self.room as usize
     }
 
-    /// One more piece is under way.
-    pub fn post(&mut self, held: Held) {
-        let Held { piece, tag } = held;
-        (self.count, self.bytes, self.fresh) = (self.count + 1, self.bytes + piece.len, self.fresh + 1);
-        self.pieces.push_back(piece);
-        self.marks.push_back(Mark { tag, is_out: true });
+    /// No more is posted.
+    pub const fn close(&mut self) {
+        (self.closing, self.room) = (true, 0);
     }
 
-    /// True if pieces are to be given to the domain.
-    pub const fn has_fresh(&self) -> bool {
-        self.fresh > 0
+    /// True if no more is posted.
+    #[inline]
+    pub const fn is_closing(&self) -> bool {
+        self.closing
     }
 
-    /// Pieces that are to be given to the domain, in order, at most so many; none once all are.
-    pub fn next_batch(&mut self, most: usize) -> Option<&[Piece]> {
-        let at = self.pieces.len() - self.fresh;
-        let (front, back) = self.pieces.as_slices();
-        let rest = if at < front.len() { &front[at..] } else { &back[at - front.len()..] };
-        let batch = &rest[..rest.len().min(most)];
+    /// Pieces of a transfer are under way, no more than it has room for, and so many bytes with them.
+    #[inline]
+    pub fn post(&mut self, transfer: TransferId, op: Op, spans: &[Span], bytes: u32) {
+        (self.room, self.fresh) = (self.room - spans.len() as u32, self.fresh + spans.len());
+        self.bytes += u64::from(bytes);
+        self.pieces.extend(spans.iter().map(|span| Piece::new(transfer, op, *span)));
+    }
+
+    /// One more piece is under way. There is room for it.
+    #[inline]
+    pub fn post_one(&mut self, piece: Piece) {
+        (self.room, self.fresh) = (self.room - 1, self.fresh + 1);
+        self.bytes += u64::from(piece.len);
+        self.pieces.push(piece);
+    }
+
+    /// The same of one that may be odd.
+    pub fn post_held(&mut self, held: Held) {
+        let piece = held.piece;
+        if held.is_odd() {
+            self.odd.insert(self.next(), held);
+        }
+        self.post_one(piece);
+    }
+
+    /// The number of the next piece.
+    const fn next(&self) -> u64 {
+        self.executed + (self.pieces.len() - self.oldest) as u64
+    }
+
+    /// Pieces that are to be given to the domain, in order, at most so many, and the number of the first one.
+    #[inline]
+    pub fn next_batch(&mut self, most: usize) -> Option<(&[Piece], u64, &BTreeMap<u64, Held>)> {
+        if self.fresh == 0 {
+            return None;
+        }
+        let (number, at) = (self.next() - self.fresh as u64, self.pieces.len() - self.fresh);
+        let fresh = &self.pieces[at..];
+        let batch = &fresh[..fresh.len().min(most)];
         self.fresh -= batch.len();
-        if batch.is_empty() { None } else { Some(batch) }
+        Some((batch, number, &self.odd))
     }
 
-    /// Pieces under way, the oldest first.
-    pub fn under_way(&self) -> impl Iterator<Item = &Piece> {
-        let out = self.pieces.iter().zip(&self.marks).filter(|(_, mark)| mark.is_out);
-        out.map(|(piece, _)| piece)
+    /// True if a piece of this transfer is under way.
+    pub fn holds(&self, transfer: TransferId) -> bool {
+        self.pieces[self.oldest..].iter().any(|piece| piece.is_out && piece.transfer == transfer)
     }
 
     /// The oldest pieces are executed.
     pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) {
         for _ in 0..count {
-            let Some((piece, mark)) = self.pop() else { return };
-            match (mark.tag, done.last_mut()) {
-                _ if !mark.is_out => {}
+            let Some((piece, tag)) = self.pop() else { break };
+            match (tag, done.last_mut()) {
+                _ if !piece.is_out => {}
                 (Some(tag), _) => done.push(Done::Replayed(tag)),
                 (None, Some(Done::Pieces(id, many))) if *id == piece.transfer => *many += 1,
                 (None, _) => done.push(Done::Pieces(piece.transfer, 1)),
@@ -124,40 +157,52 @@ impl Lane {
     }
 
     /// The oldest piece is under way no more.
-    fn pop(&mut self) -> Option<(Piece, Mark)> {
-        let (piece, mark) = (self.pieces.pop_front()?, self.marks.pop_front()?);
+    #[inline]
+    fn pop(&mut self) -> Option<(Piece, Option<Tag>)> {
+        let piece = *self.pieces.get(self.oldest)?;
+        self.oldest += 1;
+        let held = if self.odd.is_empty() { None } else { self.odd.remove(&self.executed) };
         self.executed += 1;
-        self.fresh = self.fresh.min(self.pieces.len());
-        if mark.is_out {
-            (self.count, self.bytes) = (self.count - 1, self.bytes - piece.len);
+        if piece.is_out {
+            self.is_done(piece);
         }
-        Some((piece, mark))
+        Some((piece, held.and_then(|held| held.tag)))
+    }
+
+    #[inline]
+    fn is_done(&mut self, piece: Piece) {
+        self.room += u32::from(!self.closing);
+        self.bytes -= u64::from(piece.len);
     }
 
     /// Passes over the oldest pieces that were executed before.
     fn skip(&mut self) {
-        while self.marks.front().is_some_and(|mark| !mark.is_out) {
+        while self.pieces.get(self.oldest).is_some_and(|piece| !piece.is_out) {
             self.pop();
+        }
+        self.fresh = self.fresh.min(self.pieces.len() - self.oldest);
+        if self.oldest == self.pieces.len() || self.oldest >= STAY {
+            self.pieces.drain(..self.oldest);
+            self.oldest = 0;
         }
     }
 
     /// The piece of a number, which is under way no more.
     pub fn take(&mut self, number: u64) -> Option<Held> {
         let at = usize::try_from(number.checked_sub(self.executed)?).ok()?;
-        let (piece, mark) = (self.pieces.get(at)?.clone(), self.marks.get_mut(at)?);
-        if !std::mem::replace(&mut mark.is_out, false) {
-            return None;
-        }
-        let tag = mark.tag;
-        (self.count, self.bytes) = (self.count - 1, self.bytes - piece.len);
+        let piece = self.pieces.get_mut(self.oldest..)?.get_mut(at).filter(|piece| piece.is_out)?;
+        let known = *piece;
+        piece.is_out = false;
+        self.is_done(known);
+        let held = self.odd.remove(&number).unwrap_or(Held::of_transfer(known));
         self.skip();
-        Some(Held { piece, tag })
+        Some(held)
     }
 
     /// What becomes of its pieces after this fence.
     pub fn rest(mut self, fence: Fence) -> Rest {
         // A truth that fails its cross-check is no truth. Nothing that was refused or is behind it was executed.
-        let posted = self.executed + self.pieces.len() as u64;
+        let posted = self.next();
         let known = self.executed..=self.denied.unwrap_or(posted).min(posted);
         let fence = match fence {
             Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
@@ -166,13 +211,15 @@ impl Lane {
         let quiet = fence != Fence::Unproven;
         let denied = self.denied.filter(|_| quiet).and_then(|number| self.take(number));
         let first = self.executed;
-        let out = self.pieces.into_iter().zip(self.marks).filter(|(_, mark)| mark.is_out);
-        let mut under_way: VecDeque<_> = out.map(|(piece, mark)| Held { piece, tag: mark.tag }).collect();
+        let Self { pieces, oldest, mut odd, .. } = self;
+        let out = (first..).zip(pieces.into_iter().skip(oldest)).filter(|(_, piece)| piece.is_out);
+        let held = |(number, piece)| odd.remove(&number).unwrap_or(Held::of_transfer(piece));
+        let mut under_way: VecDeque<_> = out.map(held).collect();
         let plan = match fence {
             Fence::Executed(count) => {
                 let rest = under_way.split_off(count.saturating_sub(first) as usize);
                 // Of a read the peer's count says that it was answered, and not that the answer came.
-                let (mut again, mut executed) = split(under_way, |op| *op == Op::Read);
+                let (mut again, mut executed) = split(under_way, |op| op == Op::Read);
                 again.extend(rest);
                 if Mutant::ExecutedSentAgain.on() {
                     again.extend(executed.drain(..));
@@ -187,7 +234,7 @@ impl Lane {
             }
             // The memory of a SEND is the lane's own.
             Fence::Unproven => {
-                let (again, in_doubt) = split(under_way, |op| matches!(op, Op::Send(_)));
+                let (again, in_doubt) = split(under_way, |op| op == Op::Send);
                 Plan { again, in_doubt, ..Plan::default() }
             }
         };
@@ -196,6 +243,6 @@ impl Lane {
 }
 
 /// Pieces of which something is true, and the others.
-fn split(pieces: VecDeque<Held>, is: impl Fn(&Op) -> bool) -> (VecDeque<Held>, VecDeque<Held>) {
-    pieces.into_iter().partition(|held| is(&held.piece.op))
+fn split(pieces: VecDeque<Held>, is: impl Fn(Op) -> bool) -> (VecDeque<Held>, VecDeque<Held>) {
+    pieces.into_iter().partition(|held| is(held.piece.op))
 }

@@ -8,8 +8,10 @@
 //! | `cut` | what a call posts: checked, and cut into pieces; pure |
 //! | [`transfer`] | all transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
 //! | `life` | one of them; pure |
+//! | `piece`, `batch` | what a transfer has to do, its pieces, and how a domain sees them; pure |
 //! | `lane` | one lane: its pieces, and what becomes of them when it is closed; pure |
 //! | `route` | the way to one peer: pieces that wait, and the choice of a lane; pure |
+//! | `routes` | the ways to all peers; pure |
 //! | `recover` | what is sent again where a receiver only counts immediates; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
@@ -21,10 +23,12 @@
 //! | [`domain`] | [`Domain`](domain::Domain): the rails of one transport |
 //! | [`rc`] | a domain of RC queue pairs, whose lanes the recovery engine fences and makes again |
 //! | [`sim`] | a domain in virtual time that does what a network may do, by seed |
+//! | `slab` | things by numbers that are never used twice; pure |
 //! | [`ids`], [`error`] | numbers, and what goes wrong |
 //!
 //! Time is an argument everywhere.
 
+mod batch;
 pub mod call;
 mod cut;
 pub mod domain;
@@ -36,12 +40,15 @@ pub mod join;
 mod lane;
 mod life;
 pub mod message;
+mod piece;
 mod probe;
 pub mod rc;
 mod recover;
 pub mod region;
 mod route;
+mod routes;
 pub mod shard;
 pub mod sim;
+mod slab;
 pub mod transfer;
 pub mod watch;

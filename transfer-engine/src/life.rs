@@ -2,6 +2,7 @@
 
 use crate::error::TransferError;
 use crate::ids::{PeerId, TransferId};
+use crate::piece::Work;
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 
@@ -50,11 +51,21 @@ pub struct Ended {
 /// A transfer that has not ended.
 #[derive(Debug)]
 pub(crate) struct Life {
+    pub work: Work,
     pub peer: PeerId,
-    pub total: u64,
-    pub waiting: u64,
-    pub under_way: u64,
-    pub written: u64,
+    /// Transfers that were begun before it.
+    pub age: u64,
+    /// Its pieces; of these, how many wait, are under way, and are executed.
+    pub total: u32,
+    pub waiting: u32,
+    pub under_way: u32,
+    pub written: u32,
+    trouble: Option<Box<Trouble>>,
+}
+
+/// Why a transfer may not be written as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
     /// Why the rest is not sent.
     pub stopped: Option<TransferError>,
     pub drain_until: Option<Nanos>,
@@ -64,40 +75,57 @@ pub(crate) struct Life {
     pub unproven: u64,
 }
 
+static NONE: Trouble = Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0 };
+
 impl Life {
     /// One of so many pieces, all of which wait.
-    pub const fn new(peer: PeerId, total: u64) -> Self {
-        Self {
-            peer,
-            total,
-            waiting: total,
-            under_way: 0,
-            written: 0,
-            stopped: None,
-            drain_until: None,
-            uncertain: 0,
-            unproven: 0,
-        }
+    #[inline]
+    pub const fn new(work: Work, peer: PeerId, age: u64, total: u32) -> Self {
+        Self { work, peer, age, total, waiting: total, under_way: 0, written: 0, trouble: None }
+    }
+
+    /// What is wrong with it.
+    pub fn trouble(&self) -> &Trouble {
+        self.trouble.as_deref().unwrap_or(&NONE)
+    }
+
+    /// The same, to be changed.
+    pub fn trouble_mut(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
+    }
+
+    /// The rest of it is not sent, unless that was so already.
+    pub fn stop(&mut self, why: impl FnOnce(u64, u64) -> TransferError) {
+        let (written, of) = (self.written.into(), self.total.into());
+        self.trouble_mut().stopped.get_or_insert_with(|| why(written, of));
+    }
+
+    /// So many that waited are under way.
+    #[inline]
+    pub const fn posted(&mut self, count: u32) {
+        (self.waiting, self.under_way) = (self.waiting - count, self.under_way + count);
     }
 
     /// How it ends: nothing of it waits, and nothing is under way.
     pub fn end(&self, transfer: TransferId) -> Ended {
-        let is_quiet = self.unproven == 0 || Mutant::UnprovenIsProof.on();
-        let quiesced = is_quiet.then_some(Quiesced { transfer, written: self.written });
+        let is_quiet = self.trouble().unproven == 0 || Mutant::UnprovenIsProof.on();
+        let quiesced = is_quiet.then_some(Quiesced { transfer, written: self.written.into() });
         Ended { transfer, result: self.result(), quiesced }
     }
 
     /// True if the rest of it is not sent.
-    pub const fn is_stopped(&self) -> bool {
-        self.stopped.is_some() || self.uncertain + self.unproven > 0
+    pub fn is_stopped(&self) -> bool {
+        let Trouble { stopped, uncertain, unproven, .. } = self.trouble();
+        stopped.is_some() || uncertain + unproven > 0
     }
 
     fn result(&self) -> Result<(), TransferError> {
-        let Self { peer, total: of, written, .. } = *self;
-        match &self.stopped {
-            _ if self.unproven > 0 => Err(TransferError::Unproven { peer, pieces: self.unproven }),
-            _ if written == of => Ok(()),
-            _ if self.uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: self.uncertain }),
+        let (peer, of, written) = (self.peer, self.total.into(), self.written.into());
+        let Trouble { stopped, uncertain, unproven, .. } = self.trouble();
+        match stopped {
+            _ if *unproven > 0 => Err(TransferError::Unproven { peer, pieces: *unproven }),
+            _ if self.written == self.total => Ok(()),
+            _ if *uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: *uncertain }),
             Some(TransferError::PeerLost { waited_ns, .. }) => {
                 Err(TransferError::PeerLost { peer, waited_ns: *waited_ns, written, of })
             }

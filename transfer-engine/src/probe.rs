@@ -22,6 +22,13 @@ impl Probes {
         Self { every: give_up.max(LEAST), next: Nanos::MAX, under_way: BTreeSet::new() }
     }
 
+    /// True if [`Probes::due`] has something to do now, where something is expected or not.
+    #[inline]
+    pub fn is_due(&self, now: Nanos, awaits: bool) -> bool {
+        let rests = self.next == Nanos::MAX;
+        if awaits { rests || now >= self.next } else { !rests }
+    }
+
     /// Those of the peers waited for that are to be probed now: each has one probe under way until [`Probes::ended`].
     pub fn due(&mut self, now: Nanos, awaited: impl Iterator<Item = PeerId>) -> Vec<PeerId> {
         let mut awaited = awaited.peekable();

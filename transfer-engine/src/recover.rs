@@ -5,39 +5,17 @@
 //! missing ones are not counted yet: their memory is still the transfer's. All of them are written again without the
 //! immediate, and after that the missing number of immediates is sent without bytes.
 
-use crate::domain::{Counted, Op, Piece};
+use crate::domain::Counted;
 use crate::ids::TransferId;
+use crate::piece::{Held, Op, Piece, Tag};
 use shunt_layout::mutant::Mutant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Whose a piece that is sent again is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag {
-    replay: u64,
-    /// Which member's bytes it carries; `None`: it is an immediate that was missing.
-    member: Option<usize>,
-}
-
-/// A piece, as transfers hold it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub piece: Piece,
-    /// Of a replay. Its transfer counts the piece that it replaces, and not this one.
-    pub tag: Option<Tag>,
-}
-
-impl Held {
-    /// A piece of a transfer.
-    pub const fn of_transfer(piece: Piece) -> Self {
-        Self { piece, tag: None }
-    }
-
-    /// True if it carries an immediate of its transfer or of a replay.
-    const fn imm(&self) -> Option<u32> {
-        match self.piece.op {
-            Op::Write(imm) => imm,
-            Op::Read | Op::Send(_) => None,
-        }
+/// The immediate that a piece carries, of its transfer or of a replay.
+const fn imm(held: &Held) -> Option<u32> {
+    match held.piece.op {
+        Op::Write(imm) => imm,
+        Op::Read | Op::Send => None,
     }
 }
 
@@ -59,7 +37,7 @@ pub(crate) fn plan(under_way: VecDeque<Held>, counts: &BTreeMap<u32, Counted>) -
     let mut plan = Plan::default();
     let mut of_imm: BTreeMap<u32, Vec<Held>> = BTreeMap::new();
     for held in under_way {
-        match held.imm() {
+        match imm(&held) {
             None => plan.again.push_back(held),
             Some(imm) => of_imm.entry(imm).or_default().push(held),
         }
@@ -133,8 +111,9 @@ impl Replays {
         self.next += 1;
         let has_bytes = |held: &Held| held.piece.len > 0;
         let again = |(at, held): (usize, &Held)| Held {
-            piece: Piece { op: Op::Write(again_with(held)), ..held.piece.clone() },
+            piece: Piece { op: Op::Write(again_with(held)), ..held.piece },
             tag: Some(Tag { replay: id, member: Some(at) }),
+            part: None,
         };
         let mut post: Vec<_> =
             pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
@@ -204,12 +183,6 @@ impl Replays {
         self.all.get(&tag.replay).is_none_or(|replay| replay.broken)
     }
 
-    /// True if a piece of it reads or writes a region of this end.
-    pub fn uses(&self, keys: &[u32]) -> bool {
-        let members = self.all.values().flat_map(|replay| replay.members.iter().flatten());
-        members.map(|member| &member.held.piece).any(|piece| *piece.local_keys == *keys)
-    }
-
     fn break_off(&mut self, id: u64) -> Vec<Held> {
         let Some(replay) = self.all.get_mut(&id) else { return Vec::new() };
         replay.broken = true;
@@ -228,7 +201,7 @@ impl Replays {
 
 /// The immediate that bytes carry when they are written again.
 fn again_with(held: &Held) -> Option<u32> {
-    held.imm().filter(|_| Mutant::ReplayedWithImmediate.on())
+    imm(held).filter(|_| Mutant::ReplayedWithImmediate.on())
 }
 
 fn of(member: Member) -> Held {
@@ -258,8 +231,9 @@ impl Replay {
     fn immediates(&mut self, id: u64) -> Vec<Held> {
         self.out = self.missing;
         let Some(first) = self.members.iter().flatten().next() else { return Vec::new() };
-        let piece = Piece { len: 0, ..first.held.piece.clone() };
-        vec![Held { piece, tag: Some(Tag { replay: id, member: None }) }; self.missing as usize]
+        let piece = Piece { len: 0, ..first.held.piece };
+        let tag = Some(Tag { replay: id, member: None });
+        vec![Held { piece, tag, part: None }; self.missing as usize]
     }
 }
 

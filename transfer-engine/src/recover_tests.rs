@@ -1,14 +1,11 @@
 //! Which of the pieces in doubt are sent again, and as what.
 
 use super::*;
+use crate::piece::Span;
 use proptest::prelude::*;
-use std::sync::Arc;
 
-fn held(transfer: u64, at: u64, len: u64, op: Op) -> Held {
-    let keys = Arc::<[u32]>::from([1]);
-    let (local_keys, remote_keys) = (keys.clone(), keys);
-    let transfer = TransferId(transfer);
-    Held::of_transfer(Piece { transfer, op, local: at, local_keys, remote: at, remote_keys, len })
+fn held(transfer: u64, at: u64, len: u32, op: Op) -> Held {
+    Held::of_transfer(Piece::new(TransferId(transfer), op, Span { local: at, remote: at, len }))
 }
 
 fn write(at: u64) -> Held {
@@ -57,7 +54,7 @@ fn bytes_come_again_without_the_immediate_and_then_what_is_missing_of_it() {
     let tags: Vec<_> = post.iter().filter_map(|held| held.tag).collect();
     assert_eq!(replays.executed(tags[1]), Follows::default());
     let follows = replays.executed(tags[0]);
-    let bare = |held: &Held| (held.piece.len, held.piece.op.clone()) == (0, Op::Write(Some(7)));
+    let bare = |held: &Held| (held.piece.len, held.piece.op) == (0, Op::Write(Some(7)));
     assert!(follows.post.len() == 2 && follows.post.iter().all(bare), "{follows:?}");
     let bare = follows.post[0].tag.expect("of the replay");
     assert_eq!(replays.executed(bare), Follows::default(), "one is missing still");
@@ -99,13 +96,13 @@ proptest! {
     /// not at all.
     #[test]
     fn every_member_of_a_replay_ends_once(
-        lens in proptest::collection::vec(0..2u64, 1..6),
+        lens in proptest::collection::vec(0..2u32, 1..6),
         missing in 1..6u64,
         steps in proptest::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..40),
     ) {
         prop_assume!(lens.contains(&1) && missing < lens.len() as u64);
         let mut replays = Replays::default();
-        let pieces = |(at, len): (usize, &u64)| held(at as u64 % 2, at as u64, *len, Op::Write(Some(7)));
+        let pieces = |(at, len): (usize, &u32)| held(at as u64 % 2, at as u64, *len, Op::Write(Some(7)));
         let mut out = replays.begin(lens.iter().enumerate().map(pieces).collect(), missing);
         let (mut ended, mut immediates, mut stopped) = (Vec::new(), 0, false);
         for (which, what) in steps {

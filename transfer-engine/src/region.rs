@@ -1,7 +1,7 @@
 //! Memory that transfers read and write: what is checked before anything is posted. Pure.
 
 use crate::error::TransferError;
-use crate::shard::LEN_MAX;
+use crate::shard::{LEN_MAX, Pages};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -80,11 +80,24 @@ impl Mr {
     ///
     /// # Errors
     /// They do not lie in the region.
+    #[inline]
     pub fn part(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.len => Ok(self.base + offset),
             _ => Err(TransferError::OutOfRegion { what, offset, bytes, len: self.len }),
         }
+    }
+
+    /// Where pages lie, if they lie in the region.
+    pub(crate) fn pages(&self, pages: &Pages, page_len: u64) -> PagesIn {
+        let Pages { stride, offset, .. } = *pages;
+        let room = offset.checked_add(page_len).and_then(|end| self.len.checked_sub(end));
+        let count = match room {
+            None => 0,
+            Some(room) => room.checked_div(stride).map_or(u64::MAX, |last| last + 1),
+        };
+        // With an offset that is not in the region there are none.
+        PagesIn { first: self.base.wrapping_add(offset), stride, count }
     }
 
     /// Bytes.
@@ -103,14 +116,60 @@ impl Mr {
     }
 }
 
+/// Where the pages of a region lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PagesIn {
+    /// The address of page 0.
+    first: u64,
+    stride: u64,
+    /// Pages of a smaller index lie in the region.
+    count: u64,
+}
+
+impl PagesIn {
+    /// Where the page of an index lies, if it lies in the region.
+    #[inline]
+    pub fn at(self, index: u32) -> Option<u64> {
+        let index = u64::from(index);
+        // What lies in the region has an address.
+        (index < self.count).then(|| self.first.wrapping_add(index.wrapping_mul(self.stride)))
+    }
+}
+
 impl MrDesc {
     /// Where so many bytes at an offset lie at the peer.
     ///
     /// # Errors
     /// They do not lie in the region, or it is not for peers to write.
     pub fn writable(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
-        self.allowed(what, "writes", &[Rights::Write, Rights::ReadWrite])?;
+        self.check_writable(what)?;
+        self.part(what, offset, bytes)
+    }
+
+    /// Looks whether peers may write it.
+    ///
+    /// # Errors
+    /// They may not.
+    #[inline]
+    pub fn check_writable(&self, what: &'static str) -> Result<(), TransferError> {
+        match self.rights {
+            Rights::Write | Rights::ReadWrite => Ok(()),
+            _ => Err(self.not_for(what, "writes")),
+        }
+    }
+
+    /// Where so many bytes at an offset lie at the peer, whatever it is for.
+    ///
+    /// # Errors
+    /// They do not lie in the region.
+    #[inline]
+    pub fn part(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
         self.inner.part(what, offset, bytes)
+    }
+
+    /// The same of pages, whatever it is for.
+    pub(crate) fn pages(&self, pages: &Pages, page_len: u64) -> PagesIn {
+        self.inner.pages(pages, page_len)
     }
 
     /// The same of bytes that are read.
@@ -118,15 +177,15 @@ impl MrDesc {
     /// # Errors
     /// They do not lie in the region, or it is not for peers to read.
     pub fn readable(&self, what: &'static str, offset: u64, bytes: u64) -> Result<u64, TransferError> {
-        self.allowed(what, "reads", &[Rights::Read, Rights::ReadWrite])?;
-        self.inner.part(what, offset, bytes)
+        match self.rights {
+            Rights::Read | Rights::ReadWrite => self.part(what, offset, bytes),
+            _ => Err(self.not_for(what, "reads")),
+        }
     }
 
-    fn allowed(&self, what: &'static str, want: &'static str, by: &[Rights]) -> Result<(), TransferError> {
-        if by.contains(&self.rights) {
-            return Ok(());
-        }
-        Err(TransferError::Rights { what, want, met: self.rights.name() })
+    #[cold]
+    fn not_for(&self, what: &'static str, want: &'static str) -> TransferError {
+        TransferError::Rights { what, want, met: self.rights.name() }
     }
 
     /// Keys, by the peer's rail.
@@ -227,6 +286,23 @@ mod tests {
     }
 
     proptest! {
+        /// What is quick says the same as what is careful.
+        #[test]
+        fn pages_lie_in_a_region_or_not(
+            base in prop_oneof![Just(0), any::<u64>()],
+            len in prop_oneof![1..400u64, any::<u64>()],
+            page_len in 0..40u64,
+            stride in prop_oneof![0..40u64, any::<u64>()],
+            offset in prop_oneof![0..40u64, any::<u64>()],
+            index in prop_oneof![0..20u32, any::<u32>()],
+        ) {
+            let len = (len % LEN_MAX).clamp(1, (u64::MAX - base).max(1));
+            let Ok(mr) = Mr::new(base, len, &[1]) else { return Ok(()) };
+            let pages = Pages { indices: vec![index], stride, offset };
+            let careful = pages.at(0).and_then(|at| mr.part("page", at, page_len).ok());
+            prop_assert_eq!(mr.pages(&pages, page_len).at(index), careful);
+        }
+
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let bytes = [&[VERSION], &bytes[..]].concat();

@@ -1,23 +1,41 @@
 //! The way to one peer: pieces that wait, and the lanes that take them. Pure.
 
-use crate::domain::{LaneFacts, Piece};
+use crate::domain::{Batch, LaneFacts};
 use crate::ids::{LaneId, PeerId, TransferId};
 use crate::lane::Lane;
-use crate::recover::Held;
-use crate::shard::{Load, choose};
+use crate::life::Life;
+use crate::piece::{Held, Op, Piece, Span};
+use crate::shard::choose;
+use crate::slab::Slab;
 use shunt_recovery::nanos::Nanos;
-use std::collections::VecDeque;
 
-/// Pieces that a lane takes at once where many wait, and their bytes.
-const RUN: usize = 4;
-const RUN_BYTES: u64 = 256 << 10;
-/// Pieces that are given to a domain at once.
+/// Bytes that a lane takes at once where many wait.
+const RUN_BYTES: u32 = 256 << 10;
+/// Pieces that a lane takes at once, and that are given to a domain at once.
 const BATCH: usize = 16;
+/// Entries that were taken stay in their place until they are so many, and half of all.
+const STAY: usize = 256;
+
+/// What waits.
+#[derive(Debug)]
+enum Waits {
+    /// The last pieces of a transfer, from this one on. None was posted yet.
+    Rest(TransferId, usize),
+    /// One piece.
+    One(Box<Held>),
+    /// What was here was taken.
+    Taken,
+}
 
 /// The way to a peer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Route {
-    pub waiting: VecDeque<Held>,
+    pub peer: PeerId,
+    /// Pieces that go first, from the last one on.
+    urgent: Vec<Held>,
+    /// What goes then, from this place on.
+    waiting: Vec<Waits>,
+    next: usize,
     lanes: Vec<(LaneId, Lane)>,
     /// Since when no lane is open.
     pub pathless: Option<Nanos>,
@@ -30,16 +48,75 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// True if a transfer waits.
-    pub fn has_more(&self) -> bool {
-        self.waiting.iter().any(|held| held.piece.transfer != TransferId::ENDED)
+    /// That to a peer of which nothing is known.
+    pub const fn new(peer: PeerId) -> Self {
+        Self {
+            peer,
+            urgent: Vec::new(),
+            waiting: Vec::new(),
+            next: 0,
+            lanes: Vec::new(),
+            pathless: None,
+            lost: false,
+            left: false,
+            ready: false,
+        }
     }
 
-    /// Has it stand among those for which a piece may be posted, if one waits.
-    pub fn make_ready(&mut self, peer: PeerId, all: &mut VecDeque<PeerId>) {
-        if !self.waiting.is_empty() && !std::mem::replace(&mut self.ready, true) {
-            all.push_back(peer);
-        }
+    /// True if something waits.
+    #[inline]
+    pub const fn has_any(&self) -> bool {
+        self.next < self.waiting.len() || !self.urgent.is_empty()
+    }
+
+    /// True if a transfer waits.
+    pub fn has_more(&self) -> bool {
+        let is_more = |held: &Held| held.piece.transfer != TransferId::ENDED;
+        let waits = |waits: &Waits| match waits {
+            Waits::Rest(..) => true,
+            Waits::One(held) => is_more(held),
+            Waits::Taken => false,
+        };
+        self.urgent.iter().any(is_more) || self.waiting[self.next..].iter().any(waits)
+    }
+
+    /// All pieces of a transfer wait.
+    #[inline]
+    pub fn wait_all(&mut self, transfer: TransferId) {
+        self.waiting.push(Waits::Rest(transfer, 0));
+    }
+
+    /// A piece waits.
+    pub fn wait(&mut self, held: Held) {
+        self.waiting.push(Waits::One(Box::new(held)));
+    }
+
+    /// A piece waits, in front of all.
+    pub fn wait_first(&mut self, held: Held) {
+        self.urgent.push(held);
+    }
+
+    /// Nothing waits any more.
+    pub fn wait_for_nothing(&mut self) {
+        self.urgent.clear();
+        self.waiting.clear();
+        self.next = 0;
+    }
+
+    /// Drops the pieces of a transfer of which none was posted. `kept` has every other one stay, or makes another one
+    /// of it.
+    pub fn drop_waiting(&mut self, id: TransferId, mut kept: impl FnMut(Held) -> Option<Held>) {
+        // What goes first comes last among these.
+        let urgent: Vec<_> =
+            std::mem::take(&mut self.urgent).into_iter().rev().filter_map(&mut kept).collect();
+        self.urgent = urgent.into_iter().rev().collect();
+        let kept = |waits| match waits {
+            Waits::Rest(transfer, _) => (transfer != id).then_some(waits),
+            Waits::One(held) => kept(*held).map(|held| Waits::One(Box::new(held))),
+            Waits::Taken => None,
+        };
+        self.waiting = self.waiting.drain(self.next..).filter_map(kept).collect();
+        self.next = 0;
     }
 
     /// A lane may be used.
@@ -51,7 +128,7 @@ impl Route {
     /// The peer leaves, and its lanes take no more.
     pub fn leave(&mut self) {
         self.left = true;
-        self.lanes.iter_mut().for_each(|(_, lane)| lane.closing = true);
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.close());
     }
 
     /// Its lanes.
@@ -61,7 +138,7 @@ impl Route {
 
     /// Lanes that may be used.
     pub fn open(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.iter().map(|(_, lane)| lane).filter(|lane| !lane.closing)
+        self.lanes.iter().map(|(_, lane)| lane).filter(|lane| !lane.is_closing())
     }
 
     /// A lane.
@@ -75,35 +152,107 @@ impl Route {
         Some(self.lanes.remove(at).1)
     }
 
-    /// Puts pieces that wait on lanes, while these have room. `begun` is told how many of which transfer.
-    pub fn assign(&mut self, mut begun: impl FnMut(TransferId, u64)) {
-        let lanes = self.lanes.len().max(1);
-        while let Some(first) = self.waiting.front() {
-            let load = |lane: &Lane| Load { free: lane.room(), bytes: lane.bytes(), rate: lane.facts.rate };
-            let all = self.lanes.iter().enumerate().map(|(at, (_, lane))| (at, load(lane)));
-            let Some(at) = choose(all, first.piece.len) else { return };
-            let lane = &mut self.lanes[at].1;
-            let run = (self.waiting.len() / (RUN * lanes)).clamp(1, RUN).min(lane.room() as usize);
-            let (mut bytes, mut of, mut count) = (0, first.piece.transfer, 0);
-            for _ in 0..run {
-                let Some(held) = self.waiting.pop_front() else { break };
-                bytes += held.piece.len;
-                if held.piece.transfer != of {
-                    begun(of, std::mem::take(&mut count));
-                    of = held.piece.transfer;
-                }
-                count += u64::from(held.tag.is_none());
-                lane.post(held);
-                if bytes >= RUN_BYTES {
-                    break;
-                }
+    /// Puts pieces that wait on lanes, while these have room, and gives them to `post`. True if there were some.
+    #[inline]
+    pub fn post(&mut self, lives: &mut Slab<Life>, post: &mut impl FnMut(LaneId, &Batch<'_>)) -> bool {
+        self.assign(lives);
+        let mut any = false;
+        for (id, lane) in &mut self.lanes {
+            while let Some((pieces, first, odd)) = lane.next_batch(BATCH) {
+                post(*id, &Batch { pieces, first, odd, lives });
+                any = true;
             }
-            begun(of, count);
+        }
+        any
+    }
+
+    /// Puts pieces that wait on lanes, while these have room.
+    #[inline]
+    fn assign(&mut self, lives: &mut Slab<Life>) {
+        if !self.urgent.is_empty() && !self.put_urgent(lives) {
+            return;
+        }
+        while self.next < self.waiting.len() && self.put_next(lives) {
+            self.next += 1;
+        }
+        if self.next == self.waiting.len() || self.next >= STAY.max(self.waiting.len() / 2) {
+            self.waiting.drain(..self.next);
+            self.next = 0;
         }
     }
 
-    /// Pieces of one lane that are to be given to the domain.
-    pub fn next_batch(&mut self) -> Option<(LaneId, &[Piece])> {
-        self.lanes.iter_mut().find_map(|(id, lane)| Some((*id, lane.next_batch(BATCH)?)))
+    /// True if all of them found room.
+    fn put_urgent(&mut self, lives: &mut Slab<Life>) -> bool {
+        while let Some(held) = self.urgent.pop() {
+            if let Err(held) = put(&mut self.lanes, held, lives) {
+                self.urgent.push(held);
+                return false;
+            }
+        }
+        true
     }
+
+    /// True if all of what waits next found room.
+    #[inline]
+    fn put_next(&mut self, lives: &mut Slab<Life>) -> bool {
+        let Self { waiting, next, lanes, .. } = self;
+        let Some(waits) = waiting.get_mut(*next) else { return false };
+        if let Waits::Rest(id, first) = waits {
+            // Of one that has ended nothing is left.
+            let Some(life) = lives.get_mut(id.0) else { return true };
+            let rest = life.work.spans.all().get(*first..).unwrap_or_default();
+            let (count, all) = (deal(lanes, *id, life.work.op, rest), rest.len());
+            life.posted(count as u32);
+            *first += count;
+            return count == all;
+        }
+        let Waits::One(held) = std::mem::replace(waits, Waits::Taken) else { return true };
+        let rest = put(lanes, *held, lives);
+        let is_all = rest.is_ok();
+        if let Err(held) = rest {
+            *waits = Waits::One(Box::new(held));
+        }
+        is_all
+    }
+}
+
+/// Deals pieces of a transfer to lanes: how many of them.
+#[inline]
+fn deal(lanes: &mut [(LaneId, Lane)], id: TransferId, op: Op, mut rest: &[Span]) -> usize {
+    if let [span] = rest {
+        let Some(lane) = choose_lane(lanes, span.len) else { return 0 };
+        lane.post_one(Piece::new(id, op, *span));
+        return 1;
+    }
+    // None takes more than its share at once.
+    let (all, share) = (rest.len(), (rest.len() / lanes.len().max(1)).clamp(1, BATCH));
+    while let Some(next) = rest.first()
+        && let Some(lane) = choose_lane(lanes, next.len)
+    {
+        let (mut count, mut bytes) = (0, 0);
+        for span in rest.iter().take(share.min(lane.room())) {
+            (count, bytes) = (count + 1, bytes + span.len);
+            if bytes >= RUN_BYTES {
+                break;
+            }
+        }
+        lane.post(id, op, &rest[..count], bytes);
+        rest = &rest[count..];
+    }
+    all - rest.len()
+}
+
+/// Puts one piece on a lane. Gives it back if none has room.
+fn put(lanes: &mut [(LaneId, Lane)], held: Held, lives: &mut Slab<Life>) -> Result<(), Held> {
+    let Some(lane) = choose_lane(lanes, held.piece.len) else { return Err(held) };
+    let life = if held.tag.is_none() { lives.get_mut(held.piece.transfer.0) } else { None };
+    life.into_iter().for_each(|life| life.posted(1));
+    lane.post_held(held);
+    Ok(())
+}
+
+/// The lane that takes a piece of so many bytes, if one has room.
+#[inline]
+fn choose_lane(lanes: &mut [(LaneId, Lane)], len: u32) -> Option<&mut Lane> {
+    choose(lanes.iter_mut().map(|(_, lane)| lane.load()), len.into())
 }

@@ -40,26 +40,34 @@ pub struct Pages {
 
 impl Pages {
     /// Where page `i` begins in the region. `None`: there is no such page, or no such address.
+    #[inline]
     pub fn at(&self, i: usize) -> Option<u64> {
-        let index = u64::from(*self.indices.get(i)?);
-        index.checked_mul(self.stride)?.checked_add(self.offset)
+        self.begin(*self.indices.get(i)?)
+    }
+
+    /// Where the page of an index begins in the region. `None`: there is no such address.
+    #[inline]
+    pub fn begin(&self, index: u32) -> Option<u64> {
+        u64::from(index).checked_mul(self.stride)?.checked_add(self.offset)
     }
 }
 
-/// Pairs of offsets, source and target, of pages that are copied in order. `None`: a page that has no address.
+/// How many pages are copied from one to the other, in order.
 ///
 /// # Errors
 /// The two do not have the same number of pages.
-pub fn page_pairs(
-    from: &Pages,
-    to: &Pages,
-) -> Result<impl ExactSizeIterator<Item = Option<(u64, u64)>>, TransferError> {
-    if from.indices.len() != to.indices.len() {
-        let met = format!("{} and {}", from.indices.len(), to.indices.len());
-        let (what, want) = ("pages of source and target", "the same number");
-        return Err(TransferError::Refused { what, want, met });
+#[inline]
+pub fn same_number(from: &Pages, to: &Pages) -> Result<usize, TransferError> {
+    if from.indices.len() == to.indices.len() {
+        return Ok(from.indices.len());
     }
-    Ok((0..from.indices.len()).map(|i| from.at(i).zip(to.at(i))))
+    Err(other_number(from, to))
+}
+
+#[cold]
+fn other_number(from: &Pages, to: &Pages) -> TransferError {
+    let met = format!("{} and {}", from.indices.len(), to.indices.len());
+    TransferError::Refused { what: "pages of source and target", want: "the same number", met }
 }
 
 /// What is known of a lane when a piece is to be placed.
@@ -67,20 +75,29 @@ pub fn page_pairs(
 pub struct Load {
     /// Pieces that it takes now.
     pub free: u32,
-    /// Bytes under way on it.
+    /// Bytes under way on it, below 2^63.
     pub bytes: u64,
-    /// What it carries, in any unit that all lanes share; 0 counts as 1.
+    /// What it carries, in any unit that all lanes share. One with 0 is taken if there is no other.
     pub rate: u64,
 }
 
 /// The lane that would have `len` bytes more done first, of those with room. The first of equals.
+#[inline]
 pub fn choose<L>(lanes: impl Iterator<Item = (L, Load)>, len: u64) -> Option<L> {
-    let mut best: Option<(L, u128, u128)> = None;
+    let mut best: Option<(L, u64, u64)> = None;
+    // A piece without bytes costs a lane something as well.
+    let len = len.max(64);
     for (lane, load) in lanes.filter(|(_, load)| load.free > 0) {
-        // A piece without bytes costs a lane something as well.
-        let (bytes, rate) = (u128::from(load.bytes) + u128::from(len.max(64)), u128::from(load.rate.max(1)));
-        // Times are compared without a division.
-        if best.as_ref().is_none_or(|(_, least, at)| bytes * at < least * rate) {
+        let (bytes, rate) = (load.bytes + len, load.rate);
+        let is_sooner = match &best {
+            None => true,
+            Some((_, least, at)) if *at == rate => bytes < *least,
+            // Times are compared without a division.
+            Some((_, least, at)) => {
+                u128::from(bytes) * u128::from(*at) < u128::from(*least) * u128::from(rate)
+            }
+        };
+        if is_sooner {
             best = Some((lane, bytes, rate));
         }
     }
@@ -114,10 +131,10 @@ mod tests {
     fn pages_lie_where_their_indices_say() {
         let pages = |indices: &[u32], stride| Pages { indices: indices.to_vec(), stride, offset: 16 };
         let (from, to, far) = (pages(&[2, 0], 100), pages(&[1, 7], 10), pages(&[3], u64::MAX));
-        let all = |from, to| page_pairs(from, to).map(Iterator::collect::<Vec<_>>);
-        assert_eq!(all(&from, &to), Ok(vec![Some((216, 26)), Some((16, 86))]));
-        assert!(all(&far, &to).is_err(), "not as many");
-        assert_eq!(all(&far, &pages(&[3], 1)), Ok(vec![None]), "no address");
+        assert_eq!([0, 1, 2].map(|i| from.at(i)), [Some(216), Some(16), None]);
+        assert_eq!((to.at(0), to.at(1), far.at(0)), (Some(26), Some(86), None), "no address");
+        assert_eq!(same_number(&from, &to), Ok(2));
+        assert!(same_number(&far, &to).is_err(), "not as many");
     }
 
     #[test]

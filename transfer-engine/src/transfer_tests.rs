@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::life::proof;
+use crate::piece::{Op, Span, Spans};
 use std::sync::Arc;
 
 const PEER: PeerId = PeerId(1);
@@ -22,25 +23,16 @@ fn begin(transfers: &mut Transfers, count: u64, imm: Option<u32>) -> TransferId 
 }
 
 fn begin_as(transfers: &mut Transfers, count: u64, op: Op) -> TransferId {
-    let (transfer, keys) = (transfers.next_id(), Arc::<[u32]>::from([1]));
-    let piece = |at| Piece {
-        transfer,
-        op: op.clone(),
-        local: at,
-        local_keys: keys.clone(),
-        remote: at,
-        remote_keys: keys.clone(),
-        len: 1,
-    };
-    transfers.begin(Nanos::ZERO, PEER, (0..count).map(piece))
+    let keys = Arc::<[u32]>::from([1]);
+    let spans = Spans::Many((0..count).map(|at| Span { local: at, remote: at, len: 1 }).collect());
+    let work = Work { op, local_keys: keys.clone(), remote_keys: keys, spans };
+    transfers.begin(Nanos::ZERO, PEER, work)
 }
 
 /// What is posted: lane and place of each piece, by place.
 fn post(transfers: &mut Transfers) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
-    while let Some((lane, pieces)) = transfers.next_batch() {
-        all.extend(pieces.iter().map(|piece| (lane.0, piece.local)));
-    }
+    transfers.post(|lane, batch| all.extend(batch.requests().map(|piece| (lane.0, piece.local))));
     all.sort_by_key(|(_, place)| *place);
     all
 }
@@ -57,7 +49,7 @@ fn ended(id: TransferId, result: Result<(), TransferError>, written: u64) -> Out
 fn what_a_failed_lane_had_not_executed_goes_to_the_others_in_order() {
     let mut transfers = transfers(&[0, 1], 2);
     let id = begin(&mut transfers, 5, Some(7));
-    assert_eq!(post(&mut transfers), [(0, 0), (1, 1), (0, 2), (1, 3)]);
+    assert_eq!(post(&mut transfers), [(0, 0), (0, 1), (1, 2), (1, 3)]);
     transfers.sent(LaneId(0), 2);
     assert_eq!(post(&mut transfers), [(0, 4)]);
     transfers.failed(Nanos::ZERO, LaneId(1));

@@ -49,8 +49,12 @@ impl Watchers {
 
     /// Looks at every word. `call` runs a callback; what it answers with `None` has panicked, and its watcher ends.
     /// True if a word had changed.
+    #[inline]
     pub fn look(&mut self, mut call: impl FnMut(&mut dyn FnMut() -> Goes) -> Option<Goes>) -> bool {
         let mut changed = false;
+        if self.all.is_empty() {
+            return changed;
+        }
         self.all.retain(|_, Watcher { read, last, each }| {
             let new = read();
             if new == *last {

@@ -10,7 +10,7 @@ use crate::words::{Word, decode, encode};
 use shunt_bootstrap::Oob;
 use shunt_mlx5::memory::OwnedSpan;
 use shunt_recovery::nanos::Nanos;
-use shunt_transfer_engine::domain::{Domain, Event, Fence, Piece};
+use shunt_transfer_engine::domain::{Batch, Domain, Event, Fence};
 use shunt_transfer_engine::ids::{LaneId, PeerId};
 use shunt_transfer_engine::region::{Mr, Rights};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -215,9 +215,9 @@ impl FabricDomain {
 }
 
 impl Domain for FabricDomain {
-    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]) {
+    fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.lane() == Some(lane)) {
-            path.post(&self.around, now, pieces);
+            path.post(&self.around, now, batch);
         }
     }
 

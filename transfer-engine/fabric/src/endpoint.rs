@@ -28,10 +28,10 @@ const PART: u64 = PART_BYTES as u64;
 const NOTHING: &[u8] = &[0];
 
 /// The bytes and the immediate of what goes as a SEND.
-fn as_send(op: &Op, len: u64) -> Option<(&[u8], Option<u32>)> {
-    match op {
-        Op::Send(part) => Some((part.get(..PART_BYTES).unwrap_or(part), None)),
-        Op::Write(imm) if len == 0 => Some((NOTHING, *imm)),
+fn as_send<'a>(work: &Work<'a>) -> Option<(&'a [u8], Option<u32>)> {
+    match work.op {
+        Op::Send => Some((work.part.get(..PART_BYTES).unwrap_or(work.part), None)),
+        Op::Write(imm) if work.len == 0 => Some((NOTHING, imm)),
         Op::Write(_) | Op::Read => None,
     }
 }
@@ -42,7 +42,9 @@ pub type Token = u64;
 /// One operation.
 pub struct Work<'a> {
     /// What it does.
-    pub op: &'a Op,
+    pub op: Op,
+    /// The bytes of a SEND.
+    pub part: &'a [u8],
     /// Where the bytes are at this end, or come to, and in which region. A SEND has none.
     pub local: Option<(&'a Region, u64)>,
     /// Address and key at the peer.
@@ -250,11 +252,11 @@ impl Endpoint {
         work: &Work<'_>,
         slot: usize,
     ) -> Result<(isize, Option<Arc<OwnedSpan>>), i32> {
-        let Work { op, local, remote: (address, key), len } = *work;
+        let Work { op, local, remote: (address, key), len, .. } = *work;
         let (context, placed) =
             (self.context(slot), u64::from(sys::FI_DELIVERY_COMPLETE | sys::FI_COMPLETION));
         // What has no bytes goes as a SEND: not every provider executes an empty WRITE.
-        if let Some((bytes, imm)) = as_send(op, len) {
+        if let Some((bytes, imm)) = as_send(work) {
             let at = self.buffer(slot);
             self.buffers.memory().memory().write(at, bytes).map_err(|_| sys::FI_EFAULT as i32)?;
             let iov = libc::iovec { iov_base: pointer(at), iov_len: bytes.len() };
@@ -281,7 +283,7 @@ impl Endpoint {
         let rma = sys::fi_rma_iov { addr: address, len: len as usize, key: key.into() };
         let mut desc = region.desc();
         let (data, flags) = match op {
-            Op::Write(Some(imm)) => (u64::from(*imm), placed | u64::from(sys::FI_REMOTE_CQ_DATA)),
+            Op::Write(Some(imm)) => (u64::from(imm), placed | u64::from(sys::FI_REMOTE_CQ_DATA)),
             Op::Read => (0, u64::from(sys::FI_COMPLETION)),
             _ => (0, placed),
         };
@@ -298,7 +300,7 @@ impl Endpoint {
         // SAFETY: the endpoint is open; the bytes lie in a region, whose memory the slot keeps until the completion,
         // and the endpoint is closed before its slots are dropped; the context is the slot's.
         let code = unsafe {
-            if *op == Op::Read {
+            if op == Op::Read {
                 sys::fi_readmsg(ep, &raw const message, flags)
             } else {
                 sys::fi_writemsg(ep, &raw const message, flags)

@@ -2,7 +2,7 @@
 
 use crate::machine::Patience;
 use shunt_recovery::nanos::Nanos;
-use shunt_transfer_engine::domain::Piece;
+use shunt_transfer_engine::domain::{Op, Request};
 use shunt_transfer_engine::ids::LaneId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +15,29 @@ pub(crate) struct Held {
     pub key: Option<u32>,
 }
 
+/// A piece that the provider has not taken yet.
+pub(crate) struct Waiting {
+    pub number: u64,
+    pub op: Op,
+    /// The bytes of a SEND.
+    pub part: Box<[u8]>,
+    /// Address at this end, and the key of its region.
+    pub local: (u64, Option<u32>),
+    /// The same at the peer.
+    pub remote: (u64, Option<u32>),
+    pub len: u64,
+}
+
+impl Waiting {
+    /// A piece that goes over this rail.
+    pub fn new(number: u64, rail: usize, request: &Request<'_>) -> Self {
+        let Request { op, local, remote, len, part, .. } = *request;
+        let key = |keys: &[u32]| keys.get(rail).copied();
+        let (local, remote) = ((local, key(request.local_keys)), (remote, key(request.remote_keys)));
+        Self { number, op, part: part.into(), local, remote, len: len.into() }
+    }
+}
+
 /// The lane that is open on a path, or being closed.
 pub(crate) struct Lane {
     pub id: LaneId,
@@ -23,7 +46,7 @@ pub(crate) struct Lane {
     pub under_way: BTreeMap<u64, Held>,
     pub bytes: u64,
     /// Pieces that the provider has not taken yet.
-    pub waiting: VecDeque<(u64, Piece)>,
+    pub waiting: VecDeque<Waiting>,
     /// When the last piece completed, or the first one was posted on an idle lane.
     pub progress: Nanos,
     /// That it failed was said.

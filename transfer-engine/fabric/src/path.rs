@@ -3,14 +3,14 @@
 use crate::closing::Closing;
 use crate::endpoint::{Done, Endpoint, Posted, Work};
 use crate::fabric::Rail;
-use crate::lane::{Held, Lane};
+use crate::lane::{Held, Lane, Waiting};
 use crate::ledger::Ledger;
 use crate::machine::{Act, Ending, Machine, Patience};
 use crate::region::Region;
 use crate::words::{Answers, Asks, Word, encode};
 use shunt_bootstrap::Oob;
 use shunt_recovery::nanos::Nanos;
-use shunt_transfer_engine::domain::{Event, Fence, LaneFacts, Op, Piece};
+use shunt_transfer_engine::domain::{Batch, Event, Fence, LaneFacts, Op};
 use shunt_transfer_engine::ids::{LaneId, PeerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -185,21 +185,19 @@ impl Path {
     }
 
     /// Posts pieces, or keeps them until the provider takes them. They are lost to the fence if the lane is closed.
-    pub fn post(&mut self, around: &Around, now: Nanos, pieces: &[Piece]) {
+    pub fn post(&mut self, around: &Around, now: Nanos, batch: &Batch<'_>) {
         let Some(lane) = &mut self.lane else { return };
         if lane.under_way.is_empty() {
             lane.progress = now;
         }
-        for piece in pieces {
-            let imm = if let Op::Write(imm) = piece.op { imm } else { None };
+        for request in batch.requests() {
+            let waiting = Waiting::new(lane.next, self.number as usize, &request);
+            let imm = if let Op::Write(imm) = waiting.op { imm } else { None };
             let imm = imm.map(|imm| (imm, self.ledger.post(imm)));
-            let key = match piece.op {
-                Op::Send(_) => None,
-                _ => piece.remote_keys.get(self.number as usize).copied(),
-            };
-            lane.under_way.insert(lane.next, Held { len: piece.len, imm, key });
-            lane.waiting.push_back((lane.next, piece.clone()));
-            (lane.next, lane.bytes) = (lane.next + 1, lane.bytes + piece.len);
+            let len = waiting.len;
+            lane.under_way.insert(lane.next, Held { len, imm, key: waiting.remote.1 });
+            lane.waiting.push_back(waiting);
+            (lane.next, lane.bytes) = (lane.next + 1, lane.bytes + len);
         }
         self.flush(around);
     }
@@ -208,7 +206,7 @@ impl Path {
     fn flush(&mut self, around: &Around) -> bool {
         let Some(endpoint) = &mut self.endpoint else { return false };
         if self.probe_waits {
-            let work = Work { op: &Op::Write(None), local: None, remote: (0, 0), len: 0 };
+            let work = Work { op: Op::Write(None), part: &[], local: None, remote: (0, 0), len: 0 };
             match endpoint.post(&work, PROBE) {
                 Posted::Taken => self.probe_waits = false,
                 Posted::Again => return false,
@@ -217,13 +215,14 @@ impl Path {
         }
         let Some(lane) = &mut self.lane else { return false };
         let rail = self.number as usize;
-        while let Some((number, piece)) = lane.waiting.front() {
-            let region = piece.local_keys.get(rail).and_then(|key| around.regions[rail].get(key));
+        while let Some(Waiting { number, op, part, local, remote, len }) = lane.waiting.front() {
+            let region = local.1.and_then(|key| around.regions[rail].get(&key));
             let work = Work {
-                op: &piece.op,
-                local: region.map(|region| (region, piece.local)),
-                remote: (piece.remote, piece.remote_keys.get(rail).copied().unwrap_or(0)),
-                len: piece.len,
+                op: *op,
+                part,
+                local: region.map(|region| (region, local.0)),
+                remote: (remote.0, remote.1.unwrap_or(0)),
+                len: *len,
             };
             match endpoint.post(&work, *number) {
                 Posted::Taken => drop(lane.waiting.pop_front()),

@@ -41,13 +41,17 @@ impl End {
     }
 }
 
-fn post([a, b]: &mut [End; 2], op: &Op, len: u64, token: u64) {
+fn post(ends: &mut [End; 2], op: Op, len: u64, token: u64) {
+    post_part(ends, op, (&[], len), token);
+}
+
+fn post_part([a, b]: &mut [End; 2], op: Op, (part, len): (&[u8], u64), token: u64) {
     until("room", || {
         b.poll();
         a.poll();
         let local = Some((&a.region, a.memory.span().address));
         let remote = (b.memory.span().address, b.region.key());
-        match a.endpoint.post(&Work { op, local, remote, len }, token) {
+        match a.endpoint.post(&Work { op, part, local, remote, len }, token) {
             Posted::Taken => true,
             Posted::Again => false,
             Posted::Refused(code) => panic!("refused: {code}"),
@@ -65,13 +69,13 @@ fn wait(ends: &mut [End; 2], token: u64) {
 fn every_operation(wanted: &Wanted<'_>) {
     let Some(mut ends) = ends(wanted) else { return };
     write(&ends[0].memory, 0, &[7; 70_000]);
-    post(&mut ends, &Op::Write(None), 70_000, 0);
+    post(&mut ends, Op::Write(None), 70_000, 0);
     wait(&mut ends, 0);
     assert_eq!(read(&ends[1].memory, 0, 70_001), [&[7; 70_000][..], &[0]].concat());
     assert_eq!(ends[1].done, [], "a write without an immediate is silent");
-    post(&mut ends, &Op::Write(Some(0xffff_fffe)), 5000, 1);
+    post(&mut ends, Op::Write(Some(0xffff_fffe)), 5000, 1);
     wait(&mut ends, 1);
-    post(&mut ends, &Op::Write(Some(9)), 0, 2);
+    post(&mut ends, Op::Write(Some(9)), 0, 2);
     wait(&mut ends, 2);
     until("immediates", || {
         ends[1].poll();
@@ -79,12 +83,12 @@ fn every_operation(wanted: &Wanted<'_>) {
     });
     assert_eq!(ends[1].done, [Done::Imm(0xffff_fffe), Done::Imm(9)]);
     write(&ends[1].memory, 0, &[8; 3000]);
-    post(&mut ends, &Op::Read, 3000, 3);
+    post(&mut ends, Op::Read, 3000, 3);
     wait(&mut ends, 3);
     assert_eq!(read(&ends[0].memory, 0, 3001), [&[8; 3000][..], &[7]].concat());
     ends[1].done.clear();
     for number in 0..3 * DEPTH as u8 {
-        post(&mut ends, &Op::Send([number; 20].into()), 0, 100 + u64::from(number));
+        post_part(&mut ends, Op::Send, (&[number; 20], 0), 100 + u64::from(number));
     }
     wait(&mut ends, 99 + 3 * DEPTH as u64);
     until("parts", || {
@@ -122,7 +126,7 @@ fn lands_after(wanted: &Wanted<'_>, closes: bool) -> Option<bool> {
         let local = Some((&a.region, a.memory.span().address + at));
         let remote = (b.memory.span().address + at, b.region.key());
         let op = Op::Write(Some((posted % pages) as u32));
-        if a.endpoint.post(&Work { op: &op, local, remote, len: PAGE }, posted) == Posted::Taken {
+        if a.endpoint.post(&Work { op, part: &[], local, remote, len: PAGE }, posted) == Posted::Taken {
             posted += 1;
         }
     };
@@ -171,7 +175,7 @@ fn nothing_lands_under_a_key_that_is_none() {
         a.poll();
         let local = Some((&a.region, a.memory.span().address));
         let remote = (b.memory.span().address, b.region.key().wrapping_add(77));
-        a.endpoint.post(&Work { op: &Op::Write(Some(1)), local, remote, len: 100 }, 5);
+        a.endpoint.post(&Work { op: Op::Write(Some(1)), part: &[], local, remote, len: 100 }, 5);
         a.done.iter().any(|done| matches!(done, Done::Failed(5, _)))
     });
     assert_eq!((read(&ends[1].memory, 0, 100), ends[1].done.len()), (vec![0; 100], 0));

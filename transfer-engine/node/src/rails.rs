@@ -4,7 +4,7 @@ use crate::carriers::Faults;
 use crate::error::CallError;
 use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
-use shunt_transfer_engine::domain::{Domain, Event, Piece};
+use shunt_transfer_engine::domain::{Batch, Domain, Event};
 use shunt_transfer_engine::ids::{LaneId, PeerId};
 use shunt_transfer_engine::rc::{PeerAddress, RcDomain, address_from_bytes, address_to_bytes};
 use shunt_transfer_engine::region::{Mr, Rights};
@@ -80,8 +80,8 @@ impl Rails {
 }
 
 impl Domain for Rails {
-    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]) {
-        self.domain().post(now, lane, pieces);
+    fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>) {
+        self.domain().post(now, lane, batch);
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {

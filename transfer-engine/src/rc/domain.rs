@@ -7,7 +7,7 @@ use super::owner::{Owned, OwnedPath};
 use super::queue::{Came, Queue};
 use super::rails::{Draw, Patience, RailKey};
 use super::words::{Said, decode, encode};
-use crate::domain::{Domain, Event, Fence, LaneFacts, Piece};
+use crate::domain::{Batch, Domain, Event, Fence, LaneFacts};
 use crate::ids::{LaneId, PeerId};
 use crate::region::{Mr, Rights};
 use shunt_bootstrap::Oob;
@@ -452,9 +452,9 @@ impl RcDomain {
 }
 
 impl Domain for RcDomain {
-    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]) {
+    fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.post(&*self.owned.world, now, pieces);
+            lane.post(&*self.owned.world, now, batch);
         }
     }
 

@@ -97,7 +97,7 @@ struct Probes {
 impl Prober for Probes {
     fn post(&mut self, world: &dyn World) {
         // It brings no bytes: nothing is written before it is posted.
-        let _ = self.queue.post(world, &[Request::NOTHING]);
+        let _ = self.queue.post(world, [Request::NOTHING]);
     }
 
     fn poll(&mut self, world: &dyn World) -> Option<Result<(), NicError>> {

@@ -2,7 +2,7 @@
 
 use super::queue::{DEPTH, Queue, Request};
 use super::rails::Patience;
-use crate::domain::{Fence, Piece};
+use crate::domain::{Batch, Fence};
 use shunt_device::platform::host::World;
 use shunt_layout::state::AnswerStatus;
 use shunt_mlx5::nic::qp::MASK_24;
@@ -65,23 +65,27 @@ impl Lane {
     }
 
     /// Posts pieces. They are lost to the fence if the queue pair works no more.
-    pub fn post(&mut self, world: &dyn World, now: Nanos, pieces: &[Piece]) {
-        let key = |keys: &[u32], rail: u32| keys.get(rail as usize).copied().unwrap_or(0);
-        let requests = pieces.iter().map(|piece| Request {
-            op: &piece.op,
-            local: (piece.local, piece.len as u32, key(&piece.local_keys, self.rails.local)),
-            remote: (piece.remote, key(&piece.remote_keys, self.rails.remote)),
+    pub fn post(&mut self, world: &dyn World, now: Nanos, batch: &Batch<'_>) {
+        let (key, rails) =
+            (|keys: &[u32], rail: u32| keys.get(rail as usize).copied().unwrap_or(0), self.rails);
+        let requests = batch.requests().map(|request| Request {
+            op: request.op,
+            part: request.part,
+            local: (request.local, request.len, key(request.local_keys, rails.local)),
+            remote: (request.remote, key(request.remote_keys, rails.remote)),
         });
-        let requests: Vec<_> = requests.collect();
         if self.under_way.is_empty() {
             self.progress = now;
         }
-        if self.queue.post(world, &requests).is_err() {
+        if self.queue.post(world, requests).is_err() {
             // What was not posted is lost to the fence.
             self.broken = true;
         }
-        self.under_way.extend(pieces.iter().map(|piece| (piece.len, piece.op.takes_receive())));
-        self.bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
+        for request in batch.requests() {
+            let len = u64::from(request.len);
+            self.under_way.push_back((len, request.op.takes_receive()));
+            self.bytes += len;
+        }
     }
 
     /// Pieces executed since the last look.

@@ -41,7 +41,9 @@ const TOTAL: u64 = SENT_AT + DEPTH * PART;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     /// What it does.
-    pub op: &'a Op,
+    pub op: Op,
+    /// The bytes of a SEND.
+    pub part: &'a [u8],
     /// Memory of this end, its bytes, its key as NICs read it.
     pub local: (u64, u32, u32),
     /// Memory of the other, and its key as NICs read it.
@@ -181,12 +183,16 @@ impl Queue {
     ///
     /// # Errors
     /// The memory of a part cannot be written.
-    pub fn post(&self, world: &dyn World, requests: &[Request<'_>]) -> Result<(), NicError> {
+    pub fn post<'a>(
+        &self,
+        world: &dyn World,
+        requests: impl IntoIterator<Item = Request<'a>>,
+    ) -> Result<(), NicError> {
         let mut posted = self.posted.get();
         let shifted = self.qp.number() << 8;
         let platform = Host::new(world);
         for request in requests {
-            let (segments, count) = self.placed(*request, posted)?.segments(posted, shifted);
+            let (segments, count) = self.placed(request, posted)?.segments(posted, shifted);
             let ring = self.base + SEND_RING_AT + posted % DEPTH * WQEBB_BYTES as u64;
             for (i, segment) in segments.into_iter().take(count).enumerate() {
                 // SAFETY: the ring is this object's own, in memory that `umem` keeps; one thread posts, and its caller
@@ -210,7 +216,7 @@ impl Queue {
 
     /// A request whose bytes, if it brings its own, lie in the memory of its slot.
     fn placed<'a>(&self, request: Request<'a>, number: u64) -> Result<Request<'a>, NicError> {
-        let Op::Send(part) = request.op else { return Ok(request) };
+        let Request { op: Op::Send, part, .. } = request else { return Ok(request) };
         let at = self.base + SENT_AT + number % DEPTH * PART;
         self.umem.memory().memory().write(at, part)?;
         Ok(Request { local: (at, part.len() as u32, self.key.key_be()), ..request })
@@ -296,16 +302,16 @@ pub(super) enum Came {
 
 impl Request<'_> {
     /// A WRITE of nothing.
-    pub const NOTHING: Self = Self { op: &Op::Write(None), local: (0, 0, 0), remote: (0, 0) };
+    pub const NOTHING: Self = Self { op: Op::Write(None), part: &[], local: (0, 0, 0), remote: (0, 0) };
 
     /// Its segments, and how many it has.
     fn segments(self, index: u64, shifted: u32) -> ([Segment; 3], usize) {
-        let Self { op, local: (local, len, lkey_be), remote: (remote, rkey_be) } = self;
+        let Self { op, local: (local, len, lkey_be), remote: (remote, rkey_be), .. } = self;
         let (opcode, imm) = match op {
             Op::Write(None) => (Opcode::RdmaWrite, 0),
-            Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, *imm),
+            Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, imm),
             Op::Read => (Opcode::RdmaRead, 0),
-            Op::Send(_) => (Opcode::Send, 0),
+            Op::Send => (Opcode::Send, 0),
         };
         // A SEND names no memory of the peer, and always has bytes.
         let is_send = opcode == Opcode::Send;

@@ -76,8 +76,8 @@ impl Pair {
 
 impl Direction {
     /// One more piece is posted: its number.
-    pub fn post(&mut self, op: &Op) -> u64 {
-        let imm = if let Op::Write(imm) = op { *imm } else { None };
+    pub fn post(&mut self, op: Op) -> u64 {
+        let imm = if let Op::Write(imm) = op { imm } else { None };
         let number = self.posted;
         self.posted += 1;
         self.unanswered.insert(number, Unanswered { imm, executed: false });

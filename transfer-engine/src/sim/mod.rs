@@ -19,7 +19,7 @@ mod rng;
 pub use config::{Config, Counts, key};
 pub use rng::Rng;
 
-use crate::domain::{Domain, Event, Piece};
+use crate::domain::{Batch, Domain, Event};
 use crate::ids::{LaneId, PeerId};
 use net::Net;
 use shunt_recovery::nanos::Nanos;
@@ -77,8 +77,8 @@ pub struct SimDomain {
 }
 
 impl Domain for SimDomain {
-    fn post(&mut self, _now: Nanos, lane: LaneId, pieces: &[Piece]) {
-        self.sim.0.borrow_mut().post(self.node, lane, pieces);
+    fn post(&mut self, _now: Nanos, lane: LaneId, batch: &Batch<'_>) {
+        self.sim.0.borrow_mut().post(self.node, lane, batch);
     }
 
     fn close(&mut self, _now: Nanos, lane: LaneId) {

@@ -4,11 +4,22 @@ use super::config::{Config, Counts, key};
 use super::faults::{Fault, Kind};
 use super::lane::Pair;
 use super::rng::Rng;
-use crate::domain::{Event, Fence, LaneFacts, Op, Piece};
+use crate::domain::{Batch, Event, Fence, LaneFacts, Op};
 use crate::ids::{LaneId, PeerId};
 use shunt_recovery::nanos::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// What a packet of a piece says.
+#[derive(Clone, Copy)]
+struct Packet {
+    op: Op,
+    local: u64,
+    remote: u64,
+    /// Key of the peer's region on its rail.
+    key: Option<u32>,
+    len: u64,
+}
 
 /// A piece: its pair, the side that sends it, its number in this direction.
 #[derive(Clone, Copy)]
@@ -20,7 +31,7 @@ struct Way {
 
 enum Act {
     /// A piece of a pair's direction arrives.
-    Arrive(Way, Piece, Vec<u8>),
+    Arrive(Way, Packet, Vec<u8>),
     /// An answer of the responder, and where what it brings goes.
     Ack(Way, Option<(usize, Vec<u8>)>),
     Tell(u32, Event),
@@ -152,17 +163,19 @@ impl Net {
     }
 
     /// A node posts pieces on its lane.
-    pub fn post(&mut self, node: u32, id: LaneId, pieces: &[Piece]) {
+    pub fn post(&mut self, node: u32, id: LaneId, batch: &Batch<'_>) {
         let (pair, side) = (id.0 / 2, (id.0 % 2) as usize);
-        for piece in pieces {
+        for piece in batch.requests() {
             let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else { return };
             assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
             let own = piece.local_keys.get(known.rail as usize);
-            let is_own = own == Some(&key(node, known.rail)) || matches!(piece.op, Op::Send(_));
+            let is_own = own == Some(&key(node, known.rail)) || piece.op == Op::Send;
             assert!(is_own, "key of this end's region");
-            let at = piece.local as usize;
-            let bytes = match &piece.op {
-                Op::Send(part) => part.to_vec(),
+            let key = piece.remote_keys.get(known.rail as usize).copied();
+            let (op, local, remote, len) = (piece.op, piece.local, piece.remote, piece.len.into());
+            let at = local as usize;
+            let bytes = match op {
+                Op::Send => piece.part.to_vec(),
                 Op::Write(_) => self.nodes[node as usize].memory[at..at + piece.len as usize].to_vec(),
                 Op::Read => Vec::new(),
             };
@@ -177,10 +190,13 @@ impl Net {
             let direction = &mut known.directions[side];
             let time = if ordered { (direction.arrives + 1).max(now + takes) } else { now + takes };
             direction.arrives = time;
-            let number = direction.post(&piece.op);
+            let number = direction.post(op);
             let unanswered = direction.posted - direction.acked;
             assert!(unanswered <= u64::from(self.config.depth), "a lane has no more than its depth");
-            self.at(time, Act::Arrive(Way { pair, side, number }, piece.clone(), bytes));
+            self.at(
+                time,
+                Act::Arrive(Way { pair, side, number }, Packet { op, local, remote, key, len }, bytes),
+            );
         }
     }
 
@@ -188,7 +204,7 @@ impl Net {
         self.soon(50_000, 2_000_000, Act::TimeOut(pair, side));
     }
 
-    fn arrive(&mut self, way: Way, piece: &Piece, bytes: &[u8]) {
+    fn arrive(&mut self, way: Way, piece: Packet, bytes: &[u8]) {
         let Way { pair: number, side, .. } = way;
         let part = if self.struck(number, |kind| kind == Kind::Lossy) { self.rng.below(3) } else { 2 };
         let down = part == 0 || self.struck(number, |kind| kind == Kind::Down);
@@ -199,8 +215,8 @@ impl Net {
             return;
         };
         let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
-        let known = piece.remote_keys.get(pair.rail as usize) == Some(&key(to, pair.rail));
-        let denied = !known && !matches!(piece.op, Op::Send(_));
+        let known = piece.key == Some(key(to, pair.rail));
+        let denied = !known && piece.op != Op::Send;
         let direction = &mut pair.directions[side];
         if direction.broken || down {
             direction.broken = ordered;
@@ -238,7 +254,7 @@ impl Net {
         direction.acks_lost = lost && ordered;
         match piece.op {
             Op::Write(Some(imm)) => self.at(completes, Act::TellImm((to, peer), way, imm)),
-            Op::Send(_) => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes.to_vec()))),
+            Op::Send => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes.to_vec()))),
             _ => {}
         }
         if lost {
@@ -391,7 +407,7 @@ impl Net {
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Arrive(way, piece, bytes) => self.arrive(way, &piece, &bytes),
+            Act::Arrive(way, piece, bytes) => self.arrive(way, piece, &bytes),
             Act::Ack(way, brings) => self.answer(way, brings),
             Act::TellImm(to, way, imm) => self.tell_imm(to, way, imm),
             Act::Tell(node, event) => self.nodes[node as usize].events.push(event),

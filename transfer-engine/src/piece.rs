@@ -1,0 +1,136 @@
+//! What a transfer has to do, and its pieces, as transfers and lanes hold them. Pure.
+
+use crate::ids::TransferId;
+use std::sync::Arc;
+
+/// What a piece does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// RDMA WRITE, with what the receiver's completion carries, or without one.
+    Write(Option<u32>),
+    /// RDMA READ.
+    Read,
+    /// SEND of a part of a message, [`PART_BYTES`](crate::message::PART_BYTES) at most. It names no memory of either
+    /// end.
+    Send,
+}
+
+impl Op {
+    /// True if it takes a receive of the other end.
+    pub const fn takes_receive(self) -> bool {
+        matches!(self, Self::Write(Some(_)) | Self::Send)
+    }
+
+    /// True if the other end changes in no way when it is done twice: a receiver passes over a part that it has.
+    pub const fn repeats(self) -> bool {
+        matches!(self, Self::Read | Self::Write(None) | Self::Send)
+    }
+}
+
+/// Where the bytes of a piece are at this end and at the peer, and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub local: u64,
+    pub remote: u64,
+    /// At most [`PIECE_MAX`](crate::shard::PIECE_MAX).
+    pub len: u32,
+}
+
+/// Where the bytes of a transfer are.
+#[derive(Debug)]
+pub(crate) enum Spans {
+    One(Span),
+    Many(Vec<Span>),
+}
+
+impl Spans {
+    /// Of each piece.
+    pub fn all(&self) -> &[Span] {
+        match self {
+            Self::One(span) => std::slice::from_ref(span),
+            Self::Many(spans) => spans,
+        }
+    }
+}
+
+/// What all pieces of a transfer share.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub op: Op,
+    /// Keys of the region of this end, by rail of this end.
+    pub local_keys: Arc<[u32]>,
+    /// Keys of the region of the peer, by rail of the peer.
+    pub remote_keys: Arc<[u32]>,
+    /// Those of a message are not here: each has bytes of its own.
+    pub spans: Spans,
+}
+
+impl Work {
+    /// That of a message.
+    pub fn of_message() -> Self {
+        Self {
+            op: Op::Send,
+            local_keys: Arc::default(),
+            remote_keys: Arc::default(),
+            spans: Spans::Many(Vec::new()),
+        }
+    }
+}
+
+/// One request. Its keys are those of its transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Whose it is.
+    pub transfer: TransferId,
+    pub op: Op,
+    pub local: u64,
+    pub remote: u64,
+    pub len: u32,
+    /// On a lane: false if it was executed before an older one.
+    pub is_out: bool,
+}
+
+impl Piece {
+    /// One of a transfer.
+    #[inline]
+    pub const fn new(transfer: TransferId, op: Op, span: Span) -> Self {
+        let Span { local, remote, len } = span;
+        Self { transfer, op, local, remote, len, is_out: true }
+    }
+}
+
+/// Whose a piece that is sent again is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub replay: u64,
+    /// Which member's bytes it carries; `None`: it is an immediate that was missing.
+    pub member: Option<usize>,
+}
+
+/// A piece with all that is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub piece: Piece,
+    /// Of a replay. Its transfer counts the piece that it replaces, and not this one.
+    pub tag: Option<Tag>,
+    /// The bytes of a SEND.
+    pub part: Option<Arc<[u8]>>,
+}
+
+impl Held {
+    /// A piece of a transfer that names memory.
+    pub const fn of_transfer(piece: Piece) -> Self {
+        Self { piece, tag: None, part: None }
+    }
+
+    /// A part of a message.
+    pub fn of_message(transfer: TransferId, part: Arc<[u8]>) -> Self {
+        let span = Span { local: 0, remote: 0, len: part.len() as u32 };
+        Self { piece: Piece::new(transfer, Op::Send, span), tag: None, part: Some(part) }
+    }
+
+    /// True if the piece does not say all of it.
+    pub const fn is_odd(&self) -> bool {
+        self.tag.is_some() || self.part.is_some()
+    }
+}
