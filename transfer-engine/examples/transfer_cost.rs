@@ -15,11 +15,14 @@ const LANES: u64 = 4;
 struct AtOnce {
     posted: [u64; LANES as usize],
     opened: Vec<Event>,
+    /// Calls since the last look, the opening among them.
+    count: u32,
 }
 
 impl Domain for AtOnce {
     fn post(&mut self, _now: Nanos, lane: LaneId, batch: &Batch<'_>) {
         self.posted[lane.0 as usize % LANES as usize] += batch.count() as u64;
+        self.count += 1;
     }
 
     fn close(&mut self, _now: Nanos, _lane: LaneId) {}
@@ -27,6 +30,9 @@ impl Domain for AtOnce {
     fn leave(&mut self, _now: Nanos, _peer: PeerId) {}
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {
+        if std::mem::take(&mut self.count) == 0 {
+            return;
+        }
         events.append(&mut self.opened);
         for (lane, posted) in (0..).zip(&mut self.posted) {
             if *posted > 0 {
@@ -54,7 +60,7 @@ fn main() {
     let (pages, transfers) = (number(1), number(2));
     let facts = |rail| LaneFacts { peer: PeerId(1), local: rail, remote: rail, depth: 128, rate: 1 };
     let opened = (0..LANES).map(|lane| Event::Opened(LaneId(lane), facts(lane as u32))).collect();
-    let domain = AtOnce { posted: [0; LANES as usize], opened };
+    let domain = AtOnce { posted: [0; LANES as usize], opened, count: 1 };
     let mut engine = Engine::new(domain, Policy::of_rails(LANES as u32));
     engine.step(Nanos::ZERO);
     let region = Mr::new(0, 1 << 30, &[1, 2, 3, 4]).expect("a region");

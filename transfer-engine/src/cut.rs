@@ -2,7 +2,7 @@
 
 use crate::call::{Paged, Policy, Read, Share, Write};
 use crate::error::TransferError;
-use crate::piece::{Op, Span, Spans, Work};
+use crate::piece::{Span, Spans};
 use crate::region::{Mr, MrDesc};
 use crate::shard::{PIECE_MAX, pieces, same_number};
 
@@ -15,16 +15,16 @@ pub(crate) struct Cut<'a>(pub &'a Policy);
 
 impl Cut<'_> {
     /// The pieces of a single write.
-    pub fn write(self, write: &Write<'_>) -> Result<Work, TransferError> {
-        let Write { len, imm, from: (source, from), to: (target, to), .. } = *write;
+    pub fn write(self, write: &Write<'_>) -> Result<Spans, TransferError> {
+        let Write { len, from: (source, from), to: (target, to), .. } = *write;
         self.check_keys(source, target)?;
         let from = source.part("source", from, len)?;
         let to = target.writable("target", to, len)?;
-        Ok(work(Op::Write(imm), source, target, self.split(from, to, len)))
+        Ok(self.split(from, to, len))
     }
 
     /// The pieces of a single read.
-    pub fn read(self, read: &Read<'_>) -> Result<Work, TransferError> {
+    pub fn read(self, read: &Read<'_>) -> Result<Spans, TransferError> {
         let Read { len, from: (source, from), to: (target, to), .. } = *read;
         self.check_keys(target, source)?;
         if len == 0 {
@@ -33,13 +33,13 @@ impl Cut<'_> {
         }
         let from = source.readable("source", from, len)?;
         let to = target.part("target", to, len)?;
-        Ok(work(Op::Read, target, source, self.split(to, from, len)))
+        Ok(self.split(to, from, len))
     }
 
     /// The pages of a write.
     #[inline]
-    pub fn paged(self, paged: &Paged<'_>) -> Result<Work, TransferError> {
-        let Paged { page_len, imm, from: (source, from), to: (target, to), .. } = *paged;
+    pub fn paged(self, paged: &Paged<'_>) -> Result<Spans, TransferError> {
+        let Paged { page_len, from: (source, from), to: (target, to), .. } = *paged;
         self.check_keys(source, target)?;
         let count = same_number(from, to)?;
         if count == 0 || count > COUNT_MAX || page_len > PIECE_MAX {
@@ -47,28 +47,26 @@ impl Cut<'_> {
         }
         target.check_writable("target page")?;
         let len = page_len as u32;
-        let spans = if count == 1 {
+        if count == 1 {
             let (local, remote) = page(paged, 0)?;
-            Spans::One(Span { local, remote, len })
-        } else {
-            let (from_pages, to_pages) = (source.pages(from, page_len), target.pages(to, page_len));
-            let mut all = Vec::with_capacity(count);
-            for (from_index, to_index) in from.indices.iter().zip(&to.indices) {
-                let (local, remote) = match (from_pages.at(*from_index), to_pages.at(*to_index)) {
-                    (Some(local), Some(remote)) => (local, remote),
-                    // It does not fit: what is wrong with it is looked at.
-                    _ => page(paged, all.len())?,
-                };
-                all.push(Span { local, remote, len });
-            }
-            Spans::Many(all)
-        };
-        Ok(work(Op::Write(imm), source, target, spans))
+            return Ok(Spans::One(Span { local, remote, len }));
+        }
+        let (from_pages, to_pages) = (source.pages(from, page_len), target.pages(to, page_len));
+        let mut all = Vec::with_capacity(count);
+        for (from_index, to_index) in from.indices.iter().zip(&to.indices) {
+            let (local, remote) = match (from_pages.at(*from_index), to_pages.at(*to_index)) {
+                (Some(local), Some(remote)) => (local, remote),
+                // It does not fit: what is wrong with it is looked at.
+                _ => page(paged, all.len())?,
+            };
+            all.push(Span { local, remote, len });
+        }
+        Ok(Spans::Many(all))
     }
 
     /// What one peer gets of a scatter.
-    pub fn share(self, source: &Mr, share: &Share<'_>) -> Result<Work, TransferError> {
-        let Share { len, imm, from, to: (target, to), .. } = *share;
+    pub fn share(self, source: &Mr, share: &Share<'_>) -> Result<Spans, TransferError> {
+        let Share { len, from, to: (target, to), .. } = *share;
         self.check_keys(source, target)?;
         if len > PIECE_MAX {
             let (what, want) = ("a share of a scatter", "2^30 bytes at most");
@@ -76,15 +74,14 @@ impl Cut<'_> {
         }
         let local = source.part("source", from, len)?;
         let remote = target.writable("target", to, len)?;
-        let span = Span { local, remote, len: len as u32 };
-        Ok(work(Op::Write(imm), source, target, Spans::One(span)))
+        Ok(Spans::One(Span { local, remote, len: len as u32 }))
     }
 
     /// A bare immediate.
-    pub fn bare(self, imm: u32, source: &Mr, target: &MrDesc) -> Result<Work, TransferError> {
+    pub fn bare(self, source: &Mr, target: &MrDesc) -> Result<Spans, TransferError> {
         self.check_keys(source, target)?;
         let (local, remote) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
-        Ok(work(Op::Write(Some(imm)), source, target, Spans::One(Span { local, remote, len: 0 })))
+        Ok(Spans::One(Span { local, remote, len: 0 }))
     }
 
     /// The pieces of so many bytes that lie there.
@@ -127,9 +124,4 @@ fn no_pages(count: usize, page_len: u64) -> TransferError {
 fn few_keys(fewest: usize, rails: u32) -> TransferError {
     let met = format!("{fewest} for {rails} rails");
     TransferError::Refused { what: "a region's keys", want: "one for each rail", met }
-}
-
-#[inline]
-fn work(op: Op, local: &Mr, remote: &MrDesc, spans: Spans) -> Work {
-    Work { op, local_keys: local.keys().clone(), remote_keys: remote.keys().clone(), spans }
 }

@@ -11,7 +11,7 @@ use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
 use crate::join::{JoinId, Joins, Part};
 use crate::message::{Messages, Outgoing, skipped};
-use crate::piece::Work;
+use crate::piece::{Op, Work};
 use crate::probe::Probes;
 use crate::region::{Mr, MrDesc};
 use crate::slab::place;
@@ -103,7 +103,8 @@ impl<D: Domain> Engine<D> {
         write: &Write<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let work = self.cut().write(write)?;
+        let spans = self.cut().write(write)?;
+        let work = Work::new(Op::Write(write.imm), write.from.0, write.to.0, spans);
         Ok(self.begin(now, write.peer, work, Told::Caller(done)))
     }
 
@@ -117,7 +118,8 @@ impl<D: Domain> Engine<D> {
         read: &Read<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let work = self.cut().read(read)?;
+        let spans = self.cut().read(read)?;
+        let work = Work::new(Op::Read, read.to.0, read.from.0, spans);
         Ok(self.begin(now, read.peer, work, Told::Caller(done)))
     }
 
@@ -132,7 +134,8 @@ impl<D: Domain> Engine<D> {
         paged: &Paged<'_>,
         done: OnDone,
     ) -> Result<TransferId, TransferError> {
-        let work = self.cut().paged(paged)?;
+        let spans = self.cut().paged(paged)?;
+        let work = Work::new(Op::Write(paged.imm), paged.from.0, paged.to.0, spans);
         Ok(self.begin(now, paged.peer, work, Told::Caller(done)))
     }
 
@@ -152,7 +155,10 @@ impl<D: Domain> Engine<D> {
             let (what, want) = ("shares of a scatter", "one or more");
             return Err(TransferError::Refused { what, want, met: "none".to_owned() });
         }
-        let one = |share: &Share<'_>| Ok((share.peer, self.cut().share(source, share)?));
+        let one = |share: &Share<'_>| {
+            let spans = self.cut().share(source, share)?;
+            Ok((share.peer, Work::new(Op::Write(share.imm), source, share.to.0, spans)))
+        };
         let all = shares.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.scatters.begin(all.len(), done);
         let begin = |(at, (peer, work)): (usize, (PeerId, Work))| {
@@ -199,7 +205,10 @@ impl<D: Domain> Engine<D> {
         if others.is_empty() {
             return refused("none".to_owned());
         }
-        let one = |(peer, target): &(PeerId, &MrDesc)| Ok((*peer, self.cut().bare(imm, source, target)?));
+        let one = |(peer, target): &(PeerId, &MrDesc)| {
+            let spans = self.cut().bare(source, target)?;
+            Ok((*peer, Work::new(Op::Write(Some(imm)), source, target, spans)))
+        };
         let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.barriers.begin(2 * all.len(), done);
         for (at, (peer, work)) in all.into_iter().enumerate() {
@@ -236,6 +245,7 @@ impl<D: Domain> Engine<D> {
         self.inbox.pop_front()
     }
 
+    #[inline]
     fn begin(&mut self, now: Nanos, peer: PeerId, work: Work, told: Told) -> TransferId {
         let id = self.transfers.begin(now, peer, work);
         self.tells(id, told);

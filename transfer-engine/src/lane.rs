@@ -70,11 +70,10 @@ impl Lane {
         }
     }
 
-    /// It, and what is to be known to choose one.
+    /// What is to be known to choose one.
     #[inline]
-    pub const fn load(&mut self) -> (&mut Self, Load) {
-        let load = Load { free: self.room, bytes: self.bytes, rate: self.facts.rate };
-        (self, load)
+    pub const fn load(&self) -> Load {
+        Load { free: self.room, bytes: self.bytes, rate: self.facts.rate }
     }
 
     /// How many more pieces it takes.
@@ -94,12 +93,16 @@ impl Lane {
         self.closing
     }
 
-    /// Pieces of a transfer are under way, no more than it has room for, and so many bytes with them.
+    /// Pieces of a transfer are under way, no more than it has room for.
     #[inline]
-    pub fn post(&mut self, transfer: TransferId, op: Op, spans: &[Span], bytes: u32) {
+    pub fn post(&mut self, transfer: TransferId, op: Op, spans: &[Span]) {
         (self.room, self.fresh) = (self.room - spans.len() as u32, self.fresh + spans.len());
-        self.bytes += u64::from(bytes);
-        self.pieces.extend(spans.iter().map(|span| Piece::new(transfer, op, *span)));
+        let mut bytes = 0;
+        self.pieces.extend(spans.iter().map(|span| {
+            bytes += u64::from(span.len);
+            Piece::new(transfer, op, *span)
+        }));
+        self.bytes += bytes;
     }
 
     /// One more piece is under way. There is room for it.

@@ -1,6 +1,7 @@
 //! What a transfer has to do, and its pieces, as transfers and lanes hold them. Pure.
 
 use crate::ids::TransferId;
+use crate::region::{Mr, MrDesc};
 use std::sync::Arc;
 
 /// What a piece does.
@@ -66,6 +67,12 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// That of pieces between these regions.
+    #[inline]
+    pub fn new(op: Op, local: &Mr, remote: &MrDesc, spans: Spans) -> Self {
+        Self { op, local_keys: local.keys().clone(), remote_keys: remote.keys().clone(), spans }
+    }
+
     /// That of a message.
     pub fn of_message() -> Self {
         Self {

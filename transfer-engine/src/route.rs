@@ -8,6 +8,7 @@ use crate::piece::{Held, Op, Piece, Span};
 use crate::shard::choose;
 use crate::slab::Slab;
 use shunt_recovery::nanos::Nanos;
+use std::collections::VecDeque;
 
 /// Bytes that a lane takes at once where many wait.
 const RUN_BYTES: u32 = 256 << 10;
@@ -17,14 +18,20 @@ const BATCH: usize = 16;
 const STAY: usize = 256;
 
 /// What waits.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Waits {
     /// The last pieces of a transfer, from this one on. None was posted yet.
     Rest(TransferId, usize),
-    /// One piece.
-    One(Box<Held>),
-    /// What was here was taken.
-    Taken,
+    /// One piece: the first of those that are kept beside.
+    One,
+}
+
+/// Lanes of a route.
+#[derive(Debug)]
+struct Lanes {
+    all: Vec<(LaneId, Lane)>,
+    /// They carry the same.
+    is_even: bool,
 }
 
 /// The way to a peer.
@@ -36,7 +43,8 @@ pub(crate) struct Route {
     /// What goes then, from this place on.
     waiting: Vec<Waits>,
     next: usize,
-    lanes: Vec<(LaneId, Lane)>,
+    ones: VecDeque<Held>,
+    lanes: Lanes,
     /// Since when no lane is open.
     pub pathless: Option<Nanos>,
     /// The peer is lost, and that was said.
@@ -55,7 +63,8 @@ impl Route {
             urgent: Vec::new(),
             waiting: Vec::new(),
             next: 0,
-            lanes: Vec::new(),
+            ones: VecDeque::new(),
+            lanes: Lanes { all: Vec::new(), is_even: true },
             pathless: None,
             lost: false,
             left: false,
@@ -72,12 +81,8 @@ impl Route {
     /// True if a transfer waits.
     pub fn has_more(&self) -> bool {
         let is_more = |held: &Held| held.piece.transfer != TransferId::ENDED;
-        let waits = |waits: &Waits| match waits {
-            Waits::Rest(..) => true,
-            Waits::One(held) => is_more(held),
-            Waits::Taken => false,
-        };
-        self.urgent.iter().any(is_more) || self.waiting[self.next..].iter().any(waits)
+        let waits = |waits: &Waits| matches!(waits, Waits::Rest(..));
+        self.urgent.iter().chain(&self.ones).any(is_more) || self.waiting[self.next..].iter().any(waits)
     }
 
     /// All pieces of a transfer wait.
@@ -88,7 +93,8 @@ impl Route {
 
     /// A piece waits.
     pub fn wait(&mut self, held: Held) {
-        self.waiting.push(Waits::One(Box::new(held)));
+        self.waiting.push(Waits::One);
+        self.ones.push_back(held);
     }
 
     /// A piece waits, in front of all.
@@ -100,6 +106,7 @@ impl Route {
     pub fn wait_for_nothing(&mut self) {
         self.urgent.clear();
         self.waiting.clear();
+        self.ones.clear();
         self.next = 0;
     }
 
@@ -110,149 +117,165 @@ impl Route {
         let urgent: Vec<_> =
             std::mem::take(&mut self.urgent).into_iter().rev().filter_map(&mut kept).collect();
         self.urgent = urgent.into_iter().rev().collect();
-        let kept = |waits| match waits {
-            Waits::Rest(transfer, _) => (transfer != id).then_some(waits),
-            Waits::One(held) => kept(*held).map(|held| Waits::One(Box::new(held))),
-            Waits::Taken => None,
-        };
-        self.waiting = self.waiting.drain(self.next..).filter_map(kept).collect();
-        self.next = 0;
+        let (mut ones, next) = (std::mem::take(&mut self.ones).into_iter(), std::mem::take(&mut self.next));
+        for waits in std::mem::take(&mut self.waiting).into_iter().skip(next) {
+            match waits {
+                Waits::Rest(transfer, _) if transfer == id => {}
+                Waits::Rest(..) => self.waiting.push(waits),
+                Waits::One => ones.next().and_then(&mut kept).into_iter().for_each(|held| self.wait(held)),
+            }
+        }
     }
 
     /// A lane may be used.
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
-        self.lanes.push((id, Lane::new(facts)));
+        self.lanes.all.push((id, Lane::new(facts)));
+        self.lanes.compare();
         (self.pathless, self.lost) = (None, false);
     }
 
     /// The peer leaves, and its lanes take no more.
     pub fn leave(&mut self) {
         self.left = true;
-        self.lanes.iter_mut().for_each(|(_, lane)| lane.close());
+        self.lanes.all.iter_mut().for_each(|(_, lane)| lane.close());
     }
 
     /// Its lanes.
     pub fn lanes(&self) -> impl Iterator<Item = &(LaneId, Lane)> {
-        self.lanes.iter()
+        self.lanes.all.iter()
     }
 
     /// Lanes that may be used.
     pub fn open(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.iter().map(|(_, lane)| lane).filter(|lane| !lane.is_closing())
+        self.lanes.all.iter().map(|(_, lane)| lane).filter(|lane| !lane.is_closing())
     }
 
     /// A lane.
     pub fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
-        self.lanes.iter_mut().find(|(known, _)| *known == id).map(|(_, lane)| lane)
+        self.lanes.all.iter_mut().find(|(known, _)| *known == id).map(|(_, lane)| lane)
     }
 
     /// A lane is closed.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
-        let at = self.lanes.iter().position(|(known, _)| *known == id)?;
-        Some(self.lanes.remove(at).1)
+        let at = self.lanes.all.iter().position(|(known, _)| *known == id)?;
+        let (_, lane) = self.lanes.all.remove(at);
+        self.lanes.compare();
+        Some(lane)
     }
 
     /// Puts pieces that wait on lanes, while these have room, and gives them to `post`. True if there were some.
     #[inline]
     pub fn post(&mut self, lives: &mut Slab<Life>, post: &mut impl FnMut(LaneId, &Batch<'_>)) -> bool {
-        self.assign(lives);
-        let mut any = false;
-        for (id, lane) in &mut self.lanes {
-            while let Some((pieces, first, odd)) = lane.next_batch(BATCH) {
-                post(*id, &Batch { pieces, first, odd, lives });
-                any = true;
-            }
-        }
-        any
-    }
-
-    /// Puts pieces that wait on lanes, while these have room.
-    #[inline]
-    fn assign(&mut self, lives: &mut Slab<Life>) {
-        if !self.urgent.is_empty() && !self.put_urgent(lives) {
-            return;
-        }
-        while self.next < self.waiting.len() && self.put_next(lives) {
-            self.next += 1;
-        }
-        if self.next == self.waiting.len() || self.next >= STAY.max(self.waiting.len() / 2) {
-            self.waiting.drain(..self.next);
-            self.next = 0;
-        }
-    }
-
-    /// True if all of them found room.
-    fn put_urgent(&mut self, lives: &mut Slab<Life>) -> bool {
-        while let Some(held) = self.urgent.pop() {
-            if let Err(held) = put(&mut self.lanes, held, lives) {
-                self.urgent.push(held);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// True if all of what waits next found room.
-    #[inline]
-    fn put_next(&mut self, lives: &mut Slab<Life>) -> bool {
-        let Self { waiting, next, lanes, .. } = self;
-        let Some(waits) = waiting.get_mut(*next) else { return false };
-        if let Waits::Rest(id, first) = waits {
-            // Of one that has ended nothing is left.
-            let Some(life) = lives.get_mut(id.0) else { return true };
-            let rest = life.work.spans.all().get(*first..).unwrap_or_default();
-            let (count, all) = (deal(lanes, *id, life.work.op, rest), rest.len());
-            life.posted(count as u32);
-            *first += count;
-            return count == all;
-        }
-        let Waits::One(held) = std::mem::replace(waits, Waits::Taken) else { return true };
-        let rest = put(lanes, *held, lives);
-        let is_all = rest.is_ok();
-        if let Err(held) = rest {
-            *waits = Waits::One(Box::new(held));
-        }
-        is_all
-    }
-}
-
-/// Deals pieces of a transfer to lanes: how many of them.
-#[inline]
-fn deal(lanes: &mut [(LaneId, Lane)], id: TransferId, op: Op, mut rest: &[Span]) -> usize {
-    if let [span] = rest {
-        let Some(lane) = choose_lane(lanes, span.len) else { return 0 };
-        lane.post_one(Piece::new(id, op, *span));
-        return 1;
-    }
-    // None takes more than its share at once.
-    let (all, share) = (rest.len(), (rest.len() / lanes.len().max(1)).clamp(1, BATCH));
-    while let Some(next) = rest.first()
-        && let Some(lane) = choose_lane(lanes, next.len)
-    {
-        let (mut count, mut bytes) = (0, 0);
-        for span in rest.iter().take(share.min(lane.room())) {
-            (count, bytes) = (count + 1, bytes + span.len);
-            if bytes >= RUN_BYTES {
+        let count = self.assign(lives);
+        let mut left = count;
+        for (id, lane) in &mut self.lanes.all {
+            if left == 0 {
                 break;
             }
+            while let Some((pieces, first, odd)) = lane.next_batch(BATCH) {
+                post(*id, &Batch { pieces, first, odd, lives });
+                left -= pieces.len();
+            }
         }
-        lane.post(id, op, &rest[..count], bytes);
-        rest = &rest[count..];
+        count > 0
     }
-    all - rest.len()
+
+    /// Puts pieces that wait on lanes, while these have room: how many.
+    #[inline]
+    fn assign(&mut self, lives: &mut Slab<Life>) -> usize {
+        let mut count = 0;
+        while let Some(held) = self.urgent.pop() {
+            if let Err(held) = self.lanes.put(held, lives) {
+                self.urgent.push(held);
+                return count;
+            }
+            count += 1;
+        }
+        while let Some(waits) = self.waiting.get_mut(self.next) {
+            let (more, is_all) = match waits {
+                // Of one that has ended nothing is left.
+                Waits::Rest(id, first) => lives.get_mut(id.0).map_or((0, true), |life| {
+                    let rest = life.work.spans.all().get(*first..).unwrap_or_default();
+                    let (more, all) = (self.lanes.deal(*id, life.work.op, rest), rest.len());
+                    life.posted(more as u32);
+                    *first += more;
+                    (more, more == all)
+                }),
+                Waits::One => match self.ones.pop_front().map(|held| self.lanes.put(held, lives)) {
+                    Some(Err(held)) => {
+                        self.ones.push_front(held);
+                        (0, false)
+                    }
+                    Some(Ok(())) => (1, true),
+                    None => (0, true),
+                },
+            };
+            count += more;
+            if !is_all {
+                break;
+            }
+            self.next += 1;
+        }
+        if self.next == self.waiting.len() {
+            self.waiting.clear();
+            self.next = 0;
+        } else if self.next >= STAY.max(self.waiting.len() / 2) {
+            self.waiting.drain(..std::mem::take(&mut self.next));
+        }
+        count
+    }
 }
 
-/// Puts one piece on a lane. Gives it back if none has room.
-fn put(lanes: &mut [(LaneId, Lane)], held: Held, lives: &mut Slab<Life>) -> Result<(), Held> {
-    let Some(lane) = choose_lane(lanes, held.piece.len) else { return Err(held) };
-    let life = if held.tag.is_none() { lives.get_mut(held.piece.transfer.0) } else { None };
-    life.into_iter().for_each(|life| life.posted(1));
-    lane.post_held(held);
-    Ok(())
-}
+impl Lanes {
+    fn compare(&mut self) {
+        self.is_even = self.all.windows(2).all(|two| two[0].1.facts.rate == two[1].1.facts.rate);
+    }
 
-/// The lane that takes a piece of so many bytes, if one has room.
-#[inline]
-fn choose_lane(lanes: &mut [(LaneId, Lane)], len: u32) -> Option<&mut Lane> {
-    choose(lanes.iter_mut().map(|(_, lane)| lane.load()), len.into())
+    /// The lane that takes a piece of so many bytes, if one has room.
+    #[inline]
+    fn choose(&mut self, len: u32) -> Option<&mut Lane> {
+        let at = if self.is_even {
+            let (mut best, mut least) = (usize::MAX, u64::MAX);
+            for (at, (_, lane)) in self.all.iter().enumerate() {
+                let load = lane.load();
+                if load.free > 0 && load.bytes < least {
+                    (best, least) = (at, load.bytes);
+                }
+            }
+            best
+        } else {
+            choose(self.all.iter().map(|(_, lane)| lane.load()).enumerate(), len.into())?
+        };
+        self.all.get_mut(at).map(|(_, lane)| lane)
+    }
+
+    /// Deals pieces of a transfer: how many of them.
+    #[inline]
+    fn deal(&mut self, id: TransferId, op: Op, mut rest: &[Span]) -> usize {
+        if let [span] = rest {
+            let Some(lane) = self.choose(span.len) else { return 0 };
+            lane.post_one(Piece::new(id, op, *span));
+            return 1;
+        }
+        // None takes more than its share at once.
+        let (all, share) = (rest.len(), (rest.len() / self.all.len().max(1)).clamp(1, BATCH));
+        while let Some(next) = rest.first()
+            && let Some(lane) = self.choose(next.len)
+        {
+            let most = (RUN_BYTES / next.len.max(1)) as usize;
+            let (run, others) = rest.split_at(most.clamp(1, share).min(lane.room()).min(rest.len()));
+            lane.post(id, op, run);
+            rest = others;
+        }
+        all - rest.len()
+    }
+
+    /// Takes one piece. Gives it back if none has room.
+    fn put(&mut self, held: Held, lives: &mut Slab<Life>) -> Result<(), Held> {
+        let Some(lane) = self.choose(held.piece.len) else { return Err(held) };
+        let life = if held.tag.is_none() { lives.get_mut(held.piece.transfer.0) } else { None };
+        life.into_iter().for_each(|life| life.posted(1));
+        lane.post_held(held);
+        Ok(())
+    }
 }

@@ -1,7 +1,7 @@
 //! The ways to all peers, and which of them may have something to post. Pure.
 
 use crate::domain::{Batch, LaneFacts};
-use crate::ids::{ByNumber, LaneId, PeerId};
+use crate::ids::{ByNumber, LaneId, PeerId, TransferId};
 use crate::lane::Lane;
 use crate::life::Life;
 use crate::piece::Held;
@@ -103,6 +103,17 @@ impl Routes {
         if route.has_any() && !std::mem::replace(&mut route.ready, true) {
             self.ready.push(at);
         }
+    }
+
+    /// All pieces of a transfer wait. True if they may be posted, on a lane that is open.
+    #[inline]
+    pub fn wait_all(&mut self, at: u32, transfer: TransferId) -> bool {
+        let route = &mut self.all[at as usize];
+        route.wait_all(transfer);
+        if !std::mem::replace(&mut route.ready, true) {
+            self.ready.push(at);
+        }
+        !route.left && route.open().next().is_some()
     }
 
     /// A piece waits, in front of all.

@@ -81,8 +81,9 @@ impl Transfers {
     pub(crate) fn begin(&mut self, now: Nanos, peer: PeerId, work: Work) -> TransferId {
         let (at, pieces) = (self.routes.to(peer), work.spans.all().len());
         let id = self.live(peer, work, pieces);
-        self.routes.at(at).wait_all(id);
-        self.has_begun(now, at);
+        if !self.routes.wait_all(at, id) {
+            self.has_begun(now, at);
+        }
         id
     }
 
@@ -102,7 +103,7 @@ impl Transfers {
         TransferId(self.lives.put(Life::new(work, peer, self.begun, pieces as u32)))
     }
 
-    #[inline]
+    #[cold]
     fn has_begun(&mut self, now: Nanos, at: u32) {
         let route = self.routes.at(at);
         if route.left {
