@@ -161,7 +161,7 @@ def main():
     side = parser.add_mutually_exclusive_group(required=True)
     side.add_argument("--listen", type=int, metavar="PORT")
     side.add_argument("--connect", metavar="HOST:PORT")
-    parser.add_argument("--device", default="mlx5_0")
+    parser.add_argument("--device", default="mlx5_0", help="NICs, with commas between them (mlx5_0)")
     parser.add_argument("--bytes", type=size, default=size("1G"), help="in all (1G)")
     parser.add_argument("--block", type=size, default=size("64K"), help="of a request (64K)")
     parser.add_argument("--memory", type=size, default=size("64M"), help="of a pass (64M)")

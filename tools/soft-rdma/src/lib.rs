@@ -1,5 +1,6 @@
-//! `cargo xtask soft-rdma`, `verbs` and `pyverbs`: unmodified RDMA programs on soft NICs.
+//! `cargo xtask soft-rdma`, `verbs`, `pyverbs` and `beside`: unmodified RDMA programs on soft NICs.
 
+mod beside;
 mod case;
 mod cases;
 mod efa;
@@ -21,8 +22,9 @@ pub use run::{listens_at, stage, wait};
 pub use verbs::{mooncake_night, night as verbs_night, stage as verbs_stage};
 
 /// The tasks.
-pub const TASKS: [Task; 3] = [
+pub const TASKS: [Task; 4] = [
     Task { name: "soft-rdma", summary: run::SUMMARY, help: run::HELP, run: run::run },
     Task { name: "verbs", summary: verbs::SUMMARY, help: verbs::HELP, run: verbs::run },
     Task { name: "pyverbs", summary: pyverbs::SUMMARY, help: pyverbs::HELP, run: pyverbs::run },
+    Task { name: "beside", summary: beside::SUMMARY, help: beside::HELP, run: beside::run },
 ];

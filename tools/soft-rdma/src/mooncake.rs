@@ -1,9 +1,11 @@
 //! Mooncake's transfer engine: a program of ours runs it, where a Python here has one of its wheels.
 
 use crate::verbs_cases::{Case, Must, case};
+use anyhow::Result;
 use shunt_task::sh;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Our program.
@@ -47,6 +49,54 @@ fn python() -> Option<&'static str> {
     *FOUND.get_or_init(|| ["python3", "/usr/bin/python3"].into_iter().find(has))
 }
 
+/// A Python that can load Mooncake's engine.
+#[derive(Debug)]
+pub struct Wheel {
+    python: PathBuf,
+    /// What the wheel was unpacked into, where Python does not have it.
+    folder: Option<PathBuf>,
+}
+
+impl Wheel {
+    /// Of a virtual environment, or of a folder that the wheel was unpacked into.
+    ///
+    /// # Errors
+    /// Neither is there, or its engine cannot be loaded.
+    pub fn at(place: &Path) -> Result<Self> {
+        let place = std::path::absolute(place)?;
+        let python = place.join("bin/python3");
+        let wheel = match (python.is_file(), place.join("mooncake").is_dir()) {
+            (true, _) => Self { python, folder: None },
+            (false, true) => Self { python: "python3".into(), folder: Some(place.clone()) },
+            (false, false) => {
+                let met = place.display();
+                return sh::usage(format!(
+                    "--mooncake: expected a virtual environment or an unpacked wheel, got '{met}'"
+                ));
+            }
+        };
+        let mut env = sh::command("env");
+        wheel.add_to(&mut env);
+        match sh::capture(env.args(["-c", "import mooncake.engine"])) {
+            Ok(_) => Ok(wheel),
+            Err(error) => sh::usage(format!("--mooncake {}: {error:#}", place.display())),
+        }
+    }
+
+    /// What starts its Python, behind other words.
+    pub fn add_to(&self, command: &mut Command) {
+        if let Some(folder) = &self.folder {
+            command.env("PYTHONPATH", folder);
+        }
+        command.arg(&self.python);
+    }
+}
+
+/// Our program, as a file.
+pub fn script() -> PathBuf {
+    sh::root().join("tools/soft-rdma/programs").join(PROGRAM)
+}
+
 /// Why it cannot be run here. None if it can, or if this is another program.
 pub fn lacks(program: &str) -> Option<String> {
     let is_missing = program == PROGRAM && python().is_none();
@@ -57,9 +107,8 @@ pub fn lacks(program: &str) -> Option<String> {
 
 /// What starts it; none for another program.
 pub fn words(program: &str) -> Option<[String; 2]> {
-    let script = sh::root().join("tools/soft-rdma/programs").join(PROGRAM);
     let python = python().unwrap_or("python3");
-    (program == PROGRAM).then(|| [python.to_owned(), script.display().to_string()])
+    (program == PROGRAM).then(|| [python.to_owned(), script().display().to_string()])
 }
 
 /// Lines of a log that are errors: of glog, whose lines begin with a letter and the date.
