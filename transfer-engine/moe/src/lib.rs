@@ -7,7 +7,6 @@
 //! | [`plan`] | what each rank sends to each other one, and where rows lie; pure |
 //! | [`sum`] | what experts make of a row, and the weighted sum; pure |
 //! | [`machine`] | what the proxy does, whatever the order of arrivals; pure |
-//! | [`settle`] | writes whose fate no NIC could tell; pure |
 //! | [`words`] | the words between kernels and proxy |
 //! | [`ground`] | a rank's memory |
 //! | [`kernel`] | the kernels, on a processor |
@@ -27,6 +26,5 @@ pub mod plan;
 pub mod proxy;
 pub mod rank;
 pub mod routes;
-pub mod settle;
 pub mod sum;
 pub mod words;

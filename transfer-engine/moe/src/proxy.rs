@@ -5,13 +5,9 @@ use crate::ground::Ground;
 use crate::machine::{Input, Machine, Output};
 use crate::plan::{Part, What};
 use crate::routes::from_bytes;
-use crate::settle::{Act, Deliveries, Fate};
 use crate::words::{Step, Words, step};
-use serde::{Deserialize, Serialize};
-use shunt_transfer::pending::End;
 use shunt_transfer::{Expectation, Node, Scattered};
 use shunt_transfer_engine::engine::Share;
-use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, WatcherId};
 use shunt_transfer_engine::watch::Goes;
 use std::collections::BTreeMap;
@@ -39,23 +35,9 @@ enum Event {
 
 /// What was begun and has not ended.
 enum Pending {
-    /// Of which rank, what, in which layer, how many.
-    Expect(Awaited, u64, Expectation),
+    /// Of which rank, and what.
+    Expect(u32, What, Expectation),
     Write(Scattered),
-}
-
-/// Immediates of a rank in a layer.
-type Awaited = (u32, What, u64);
-
-/// What proxies say to each other.
-#[derive(Debug, Serialize, Deserialize)]
-enum Word {
-    /// This rank does not go on.
-    Failed(Failure),
-    /// How many immediates of a layer have you counted? With the number of the question.
-    HowMany(What, u64, u64),
-    /// So many. With the number of the question.
-    Counted(u64, u64),
 }
 
 struct Worker {
@@ -63,11 +45,6 @@ struct Worker {
     ground: Arc<Ground>,
     words: Arc<Words>,
     machine: Machine,
-    deliveries: Deliveries,
-    /// What was counted and taken, in this layer and the one before.
-    taken: BTreeMap<Awaited, u64>,
-    /// Questions that are answered at the next look: what had come when they were asked is counted by then.
-    questions: Vec<(u32, What, u64, u64)>,
     began: Instant,
     pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -110,9 +87,6 @@ impl Proxy {
             node: node.clone(),
             ground,
             words,
-            deliveries: Deliveries::default(),
-            taken: BTreeMap::new(),
-            questions: Vec::new(),
             began: Instant::now(),
             pending: BTreeMap::new(),
             next: 0,
@@ -186,10 +160,9 @@ impl Worker {
             Event::Stop => return Ok(()),
         };
         match self.pending.remove(&number) {
-            Some(Pending::Expect((of, what, layer), count, expectation)) => {
+            Some(Pending::Expect(of, what, expectation)) => {
                 if let Some(result) = expectation.wait(Duration::ZERO)? {
                     result.map_err(|error| Failure::not_arrived(error, of, what))?;
-                    self.taken.insert((of, what, layer), count);
                     let is_counts = what == What::Counts;
                     let input = if is_counts {
                         Input::Counts(of, self.counts_of(of)?)
@@ -201,42 +174,12 @@ impl Worker {
             }
             Some(Pending::Write(scattered)) => {
                 let ends = scattered.wait(Duration::ZERO)?.unwrap_or_default();
-                let fates: Vec<Fate> = ends.into_iter().map(fate).collect();
-                let acts = self.deliveries.ended(number, &fates)?;
-                self.act(acts)?;
+                let parts = ends.len();
+                ends.into_iter().try_for_each(|end| end.result)?;
+                self.take(Input::Written(parts));
             }
             None => {}
         }
-        Ok(())
-    }
-
-    fn act(&mut self, acts: Vec<Act>) -> Result<(), Failure> {
-        for act in acts {
-            match act {
-                Act::Settled(parts) => self.take(Input::Written(parts)),
-                Act::Ask(to, what, question) => {
-                    self.words.settling(self.deliveries.asked());
-                    self.say(to, &Word::HowMany(what, self.machine.layer(), question))?;
-                }
-                Act::Repeat(parts) => {
-                    self.deliveries.repeated(self.next, &parts);
-                    self.scatter(&parts, false)?;
-                }
-                Act::Write(parts) => self.write(&parts)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, parts: &[Part]) -> Result<(), Failure> {
-        self.deliveries.posted(self.next, parts);
-        self.scatter(parts, true)
-    }
-
-    fn say(&self, to: u32, word: &Word) -> Result<(), Failure> {
-        let text =
-            serde_json::to_vec(word).map_err(|error| Failure::broken(format!("a message: {error}")))?;
-        self.node.send(to, &text)?;
         Ok(())
     }
 
@@ -261,16 +204,11 @@ impl Worker {
                 let (number, layer, tell) = (self.next, self.machine.layer(), self.tell.clone());
                 let expectation = self.node.expect(of, what.imm(layer), count, None)?;
                 expectation.when_ended(move || _ = tell.send(Event::Ended(number)));
-                self.pending.insert(number, Pending::Expect((of, what, layer), count, expectation));
+                self.pending.insert(number, Pending::Expect(of, what, expectation));
                 self.next += 1;
             }
-            Output::Write(parts) => self.write(&parts)?,
+            Output::Write(parts) => self.scatter(&parts)?,
             Output::Answer(number) => {
-                if step(number).1 == Step::End {
-                    let layer = step(number).0;
-                    self.deliveries.next_layer();
-                    self.taken.retain(|(.., of), _| *of >= layer);
-                }
                 self.words.answer(number);
             }
             Output::Fail(failure, is_new) => self.fail(failure, is_new),
@@ -279,13 +217,13 @@ impl Worker {
     }
 
     /// Posts parts, under the next number.
-    fn scatter(&mut self, parts: &[Part], has_imm: bool) -> Result<(), Failure> {
+    fn scatter(&mut self, parts: &[Part]) -> Result<(), Failure> {
         let (number, layer, tell) = (self.next, self.machine.layer(), self.tell.clone());
         let share = |part: &Part| {
             let Part { to, what, from, at, len } = *part;
             let target = self.ground.targets.get(to as usize);
             let target = target.ok_or_else(|| Failure::broken(format!("rank {to}: expected its memory")))?;
-            Ok(Share { peer: PeerId(to), len, imm: has_imm.then(|| what.imm(layer)), from, to: (target, at) })
+            Ok(Share { peer: PeerId(to), len, imm: Some(what.imm(layer)), from, to: (target, at) })
         };
         let shares = parts.iter().map(share).collect::<Result<Vec<_>, Failure>>()?;
         let scattered = self.node.scatter(&self.ground.send.region, &shares)?;
@@ -297,10 +235,10 @@ impl Worker {
 
     fn fail(&self, failure: Failure, is_new: bool) {
         if is_new {
-            let word = Word::Failed(failure.clone());
+            // One that does not get it finds out by itself.
+            let text = serde_json::to_vec(&failure).unwrap_or_default();
             for other in (0..self.node.ends()).filter(|other| *other != self.node.end()) {
-                // One that does not get it finds out by itself.
-                let _ = self.say(other, &word);
+                let _ = self.node.send(other, &text);
             }
         }
         self.words.fail(failure);
@@ -308,45 +246,18 @@ impl Worker {
 
     /// Looks at what no one calls for: what other proxies say, ranks without a rail, steps that take too long.
     fn look(&mut self) -> Result<(), Failure> {
-        for (rank, what, layer, question) in std::mem::take(&mut self.questions) {
-            let counted = self.counted((rank, what, layer))?;
-            self.say(rank, &Word::Counted(question, counted))?;
-        }
         while let Ok(Some((rank, text))) = self.node.receive(Duration::ZERO) {
-            let word = serde_json::from_slice(&text);
-            match word.map_err(|error| Failure::broken(format!("a message of rank {rank}: {error}")))? {
-                Word::Failed(failure) => self.take(Input::Heard(rank, failure)),
-                Word::HowMany(what, layer, question) => self.questions.push((rank, what, layer, question)),
-                Word::Counted(question, counted) => {
-                    let acts = self.deliveries.answered(question, counted)?;
-                    self.act(acts)?;
-                }
-            }
+            let failure = serde_json::from_slice(&text)
+                .map_err(|error| Failure::broken(format!("a message of rank {rank}: {error}")))?;
+            self.take(Input::Heard(rank, failure));
         }
         self.look_at_rails()?;
         self.machine.tick(self.began.elapsed());
         Ok(())
     }
 
-    /// Immediates of a rank that have arrived, whether they were taken or not. None is under way.
-    fn counted(&self, of: Awaited) -> Result<u64, Failure> {
-        let (rank, what, layer) = of;
-        let waiting = self.node.counter(rank, what.imm(layer))?;
-        let reached = |pending: &Pending| match pending {
-            Pending::Expect(awaited, count, expectation) if *awaited == of => {
-                let is_reached = matches!(expectation.wait(Duration::ZERO), Ok(Some(Ok(()))));
-                is_reached.then_some(*count)
-            }
-            _ => None,
-        };
-        // One that was reached, and that this thread was not told of yet.
-        let untold = self.pending.values().find_map(reached);
-        Ok(waiting + untold.or_else(|| self.taken.get(&of).copied()).unwrap_or(0))
-    }
-
     fn look_at_rails(&mut self) -> Result<(), Failure> {
-        let mut awaited = self.machine.awaited();
-        awaited.extend(self.deliveries.awaited());
+        let awaited = self.machine.awaited();
         self.seen.retain(|rank, _| awaited.contains(rank));
         for rank in awaited {
             let has_rail = !self.node.rails_to(rank)?.is_empty();
@@ -360,13 +271,5 @@ impl Worker {
             }
         }
         Ok(())
-    }
-}
-
-fn fate(end: End) -> Fate {
-    match end.result {
-        Ok(()) => Fate::Sent,
-        Err(TransferError::Uncertain { .. }) if end.is_quiet => Fate::Unsure,
-        Err(error) => Fate::Failed(error.into()),
     }
 }

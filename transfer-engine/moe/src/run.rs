@@ -52,7 +52,6 @@ pub fn run(options: &Options, buffers: Buffers, model: &Model, node: &Arc<Node>)
         failovers: counts.closed - before.closed,
         returns: counts.opened - before.opened,
         pieces_again: counts.again - before.again,
-        writes_settled: ran.writes_settled,
         faults: planned.struck(&node.place().nics).map_err(anyhow::Error::msg)?,
         ..Part::default()
     };

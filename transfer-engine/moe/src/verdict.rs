@@ -65,8 +65,6 @@ pub struct Part {
     pub returns: u64,
     /// Pieces that were sent again on another lane.
     pub pieces_again: u64,
-    /// Writes whose receiver was asked what has arrived, because no NIC could tell.
-    pub writes_settled: u64,
     /// Each fault, and how often it struck.
     pub faults: Vec<Struck>,
 }
@@ -91,7 +89,6 @@ impl Part {
             all.failovers += part.failovers;
             all.returns += part.returns;
             all.pieces_again += part.pieces_again;
-            all.writes_settled += part.writes_settled;
             all.faults.extend(part.faults.iter().cloned());
         }
         all

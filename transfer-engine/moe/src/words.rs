@@ -39,7 +39,6 @@ pub struct Words {
     asked: AtomicU64,
     answered: AtomicU64,
     has_failed: AtomicBool,
-    settled: AtomicU64,
     failure: Mutex<Option<Failure>>,
 }
 
@@ -60,16 +59,6 @@ impl Words {
     /// Answers a step. What the proxy saw before it is seen by the kernel.
     pub fn answer(&self, number: u64) {
         self.answered.store(number, Ordering::Release);
-    }
-
-    /// The receivers of so many writes were asked what has arrived, until now.
-    pub fn settling(&self, writes: u64) {
-        self.settled.store(writes, Ordering::Relaxed);
-    }
-
-    /// See [`Words::settling`].
-    pub fn settled(&self) -> u64 {
-        self.settled.load(Ordering::Relaxed)
     }
 
     /// Nothing is answered any more. The first reason stays.

@@ -5,4 +5,3 @@ mod broken;
 mod orders;
 mod program;
 mod pure;
-mod settles;
