@@ -77,7 +77,7 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
     }
     shunt::host::complain!("kv_disagg: decode.{end} begins, {} prefillers serve", run.decoder.serving());
     let planned = Planned::begin(&options.nics.inject, end, &place.nics).map_err(anyhow::Error::msg)?;
-    let begun = Instant::now();
+    let (begun, before) = (Instant::now(), run.decoder.node().counts()?);
     while Instant::now() < until && (run.asked < options.requests || !run.open.is_empty()) {
         run.ask()?;
         run.step()?;
@@ -88,6 +88,7 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
         run.step()?;
     }
     run.part.faults = planned.struck(&place.nics).map_err(anyhow::Error::msg)?;
+    run.part.returns = run.decoder.node().counts()?.opened - before.opened;
     run.finish()
 }
 

@@ -17,7 +17,7 @@ use shunt_transfer::{Place, Source};
 use shunt_transfer_program::start::{self, Outcome};
 use std::process::ExitCode;
 use std::sync::Arc;
-use verdict::{Done, Verdict};
+use verdict::{Done, Told, Verdict};
 
 fn main() -> ExitCode {
     start::main(run)
@@ -25,16 +25,17 @@ fn main() -> ExitCode {
 
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
     match options.role {
-        Role::All => all(options, source),
+        Role::All => all(options),
         Role::Decode => {
             let place = place(options, source)?;
             let listen = options.listen.as_deref().unwrap_or_default();
             let part = decode::run(options, &place, listen)?;
+            let clock = place.nics.time_label().to_owned();
             if options.part {
-                let text = serde_json::to_string(&part)?;
+                let text = serde_json::to_string(&Told { clock, part })?;
                 return Ok(Outcome { text, is_first: true, is_printed: true, status: 0 });
             }
-            Ok(judged(options, place.nics.time_label(), &[part], &Done::default()))
+            Ok(judged(options, &[part], &Done { clock, ..Done::default() }))
         }
         Role::Prefill => {
             let text = serde_json::to_string(&prefill::run(options, &place(options, source)?)?)?;
@@ -52,19 +53,18 @@ fn place(options: &Options, source: &Source) -> Result<Arc<Place>> {
     Ok(Arc::new(place))
 }
 
-fn all(options: &Options, source: &Source) -> Result<Outcome> {
+fn all(options: &Options) -> Result<Outcome> {
     let processes = Processes::start(options)?;
     let fabric = processes.fabric().to_owned();
     let ran = processes.run();
     // While a process of the run is there it stays.
     let _ = remove_unused_fabric(&fabric);
     let (parts, done) = ran?;
-    let clock = if source.are_devices() { "RDMA devices" } else { "soft NIC" };
-    Ok(judged(options, clock, &parts, &done))
+    Ok(judged(options, &parts, &done))
 }
 
-fn judged(options: &Options, clock: &str, parts: &[verdict::Part], done: &Done) -> Outcome {
-    let verdict = Verdict::of(options, clock, parts, done);
+fn judged(options: &Options, parts: &[verdict::Part], done: &Done) -> Outcome {
+    let verdict = Verdict::of(options, parts, done);
     let status = verdict.exit_status();
     Outcome { text: Document::new(verdict).pretty(), is_first: true, is_printed: true, status }
 }

@@ -91,9 +91,8 @@ impl Known {
             let was_there = number.is_some();
             number.into_iter().for_each(|number| *number = None);
             if let Ok(number) = node.connect(decoder, PATIENCE) {
-                if was_there {
-                    shunt::host::complain!("kv_disagg: end {end} is connected to {decoder} again");
-                }
+                let again = if was_there { " again" } else { "" };
+                shunt::host::complain!("kv_disagg: end {end} is connected to {decoder}{again}");
                 self.numbers.insert(decoder.clone(), Some(number));
             }
         }

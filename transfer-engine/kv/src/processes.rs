@@ -1,9 +1,8 @@
 //! All decoders and prefillers of this machine, each a process, and what is done to them.
 
 use crate::options::{At, Options, Who};
-use crate::verdict::{Done, Part};
+use crate::verdict::{Done, Part, Told};
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum as _;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use shunt_settings::complain;
@@ -109,7 +108,6 @@ impl<'a> Processes<'a> {
             ("--layer-time", format!("{}ns", options.layer_time)),
             ("--seed", options.seed.to_string()),
             ("--within", format!("{}ns", options.within)),
-            ("--rails", options.nics.rails.to_string()),
         ]
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
@@ -119,15 +117,7 @@ impl<'a> Processes<'a> {
         } else {
             all.extend(["--part", "--listen", "127.0.0.1:0"].map(str::to_owned));
         }
-        let nic = options.nics.nic.and_then(|nic| Some(nic.to_possible_value()?.get_name().to_owned()));
-        nic.into_iter().for_each(|nic| all.extend(["--nic".to_owned(), nic]));
-        options
-            .nics
-            .rail_gbps
-            .iter()
-            .for_each(|rate| all.extend(["--rail-gbps".to_owned(), rate.to_string()]));
-        let own = options.nics.inject.iter().filter(|injection| injection.pe == end);
-        own.for_each(|injection| all.extend(["--inject".to_owned(), injection.to_string()]));
+        all.extend(options.nics.of_end(end));
         all
     }
 
@@ -246,8 +236,11 @@ impl<'a> Processes<'a> {
             let mut text = String::new();
             let stdout = process.child.stdout.take().context("its standard output")?;
             BufReader::new(stdout).read_to_string(&mut text)?;
-            match serde_json::from_str::<Part>(&text) {
-                Ok(part) => parts.push(part),
+            match serde_json::from_str(&text) {
+                Ok(Told { clock, part }) => {
+                    self.done.clock = clock;
+                    parts.push(part);
+                }
                 Err(error) => self.done.failed.push(format!("{}: {error}", process.who)),
             }
         }

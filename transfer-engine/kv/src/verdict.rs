@@ -45,8 +45,19 @@ pub struct Part {
     pub took_ns: u64,
     /// Lanes of this end that were left because of a fault, or with their peer.
     pub failovers: u64,
+    /// Lanes of this end that were opened after the first request: again, or to a prefiller that was started again.
+    pub returns: u64,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
+}
+
+/// What a decoder tells the process that started it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// What figures are.
+    pub clock: String,
+    /// What it saw.
+    pub part: Part,
 }
 
 /// What came of it all.
@@ -75,6 +86,8 @@ impl Kind for Verdict {
 /// What was done to the processes of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
+    /// What figures are, by a decoder's word.
+    pub clock: String,
     /// Something was: a prefiller that is lost is no surprise.
     pub any: bool,
     /// Ends of prefillers that were started again.
@@ -87,7 +100,7 @@ pub struct Done {
 
 impl Verdict {
     /// Judges what the decoders saw.
-    pub fn of(options: &Options, clock: &str, parts: &[Part], done: &Done) -> Self {
+    pub fn of(options: &Options, parts: &[Part], done: &Done) -> Self {
         let part = sum(parts);
         let restarted: BTreeMap<u32, bool> = done
             .restarted
@@ -106,7 +119,7 @@ impl Verdict {
         let bytes = part.pages * options.page;
         Self {
             verdict: verdict.to_owned(),
-            clock: clock.to_owned(),
+            clock: done.clock.clone(),
             rails: options.nics.rails,
             restarted,
             gb_s: bytes as f64 / part.took_ns.max(1) as f64,
@@ -139,6 +152,7 @@ fn sum(parts: &[Part]) -> Part {
         all.late_writes += part.late_writes;
         all.stuck_pages += part.stuck_pages;
         all.failovers += part.failovers;
+        all.returns += part.returns;
         all.took_ns = all.took_ns.max(part.took_ns);
         for (end, count) in &part.by_prefiller {
             *all.by_prefiller.entry(*end).or_default() += count;
@@ -176,7 +190,7 @@ mod tests {
     fn a_run_is_clean_only_if_nothing_is_wrong() {
         let options = Options::parse_from(["kv_disagg"]);
         let good = Part { requests: 2, complete: 2, by_prefiller: [(2, 2)].into(), ..Part::default() };
-        let of = |part: Part, done: &Done| Verdict::of(&options, "", &[part], done).verdict;
+        let of = |part: Part, done: &Done| Verdict::of(&options, &[part], done).verdict;
         assert_eq!(of(good.clone(), &Done::default()), "clean");
         let wrongs: [fn(&mut Part); 6] = [
             |part| part.pages_wrong = 1,

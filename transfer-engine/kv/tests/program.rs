@@ -65,6 +65,23 @@ fn pages_of_a_prefiller_that_hangs_are_used_again_and_nothing_lands_in_them_when
     clean(&arguments, |verdict| number(verdict, "lost") > 0);
 }
 
+/// What was typed is every process's, not that of the first one alone.
+#[test]
+fn processes_go_over_what_was_asked_for_and_a_rail_comes_back() {
+    let missing = said(&kv_disagg(&["--transport", "tcp", "--role", "decode", "--listen", "nowhere"]));
+    if missing.contains("install libfabric1") {
+        assert!(std::env::var_os("CI").is_none(), "CI is set, and libfabric is missing");
+        println!("SKIPPED: {missing}");
+        return;
+    }
+    let arguments = ["--transport", "tcp", "--requests", "100", "--layer-time", "2ms"];
+    let faults = ["--inject", "100ms:0.0:down", "--inject", "400ms:0.0:up"];
+    let shown =
+        |verdict: &serde_json::Value| ["failovers", "returns"].iter().all(|field| number(verdict, field) > 0);
+    let verdict = clean(&[&arguments[..], &faults].concat(), shown);
+    assert_eq!(verdict["clock"].as_str(), Some("libfabric tcp, wall time"));
+}
+
 #[test]
 fn what_was_not_done_is_no_success() {
     let output = kv_disagg(&["--requests", "4", "--kill", "prefill.0@100s"]);

@@ -60,6 +60,26 @@ impl NicOptions {
         Ok(self.nic.or(variable).unwrap_or(NicKind::Soft))
     }
 
+    /// The same options for a process that is one end: faults of its own alone, and no file.
+    pub fn of_end(&self, end: u32) -> Vec<String> {
+        let named =
+            |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
+        let own = self.inject.iter().filter(|injection| injection.pe == end);
+        let all = [
+            ("--rails", Some(self.rails.to_string())),
+            ("--transport", named(self.transport.to_possible_value())),
+            ("--nic", self.nic.and_then(|nic| named(nic.to_possible_value()))),
+            ("--provider", self.provider.clone()),
+            ("--address", (!self.address.is_empty()).then(|| self.address.join(","))),
+            ("--rail-gbps", self.rail_gbps.map(|rate| rate.to_string())),
+        ];
+        let given = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given
+            .chain(own.map(|injection| ("--inject", injection.to_string())))
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect()
+    }
+
     /// The provider of libfabric that was asked for; none: NICs.
     ///
     /// # Errors
@@ -120,5 +140,30 @@ pub fn fault(injection: &Injection) -> Result<FaultKind, String> {
             "--inject {injection}: expected a fault of a NIC such as down, up or drop-acks=10ms, got {}",
             fault.name()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        nics: NicOptions,
+    }
+
+    #[test]
+    fn an_end_gets_what_was_typed_and_faults_of_its_own() {
+        let of = |line: &str| Typed::parse_from(["program"].into_iter().chain(line.split_whitespace())).nics;
+        let line = "--rails 3 --transport libfabric --provider tcp --address 10.0.0.1,10.0.0.2,10.0.0.3 --inject \
+                    1s:1.0:down --inject 2s:0.1:up";
+        let own = of(line).of_end(1).join(" ");
+        assert_eq!(own, line.replace(" --inject 2s:0.1:up", ""));
+        assert_eq!(of(&own).of_end(1).join(" "), own);
+        assert_eq!(of("").of_end(0).join(" "), "--rails 2 --transport rdma");
+        let nics = "--rails 2 --transport rdma --nic soft --rail-gbps 0.5";
+        assert_eq!(of(&format!("{nics} --json FILE")).of_end(0).join(" "), nics);
     }
 }

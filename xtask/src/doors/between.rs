@@ -61,7 +61,7 @@ impl Ranks {
             let host = 1 + machine + 10 * local;
             let mut command = machines.on(machine, &ready.shunt.to_string_lossy());
             command.args(["soft-rdma", "run", "--roce", &format!("10.0.1.{host},10.0.2.{host}"), "--"]);
-            command.args(job.words(ready, Hand::Links, &format!("{A}:7800")));
+            command.args(job.words(ready, Hand::Links, &format!("{A}:7800"), rank));
             command.envs(job.environment(Hand::Links)).env("GLOO_SOCKET_IFNAME", "eth0");
             command.env("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "eth0");
             command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", job.ranks.to_string());
@@ -101,7 +101,7 @@ fn run(machines: &Machines, ready: &Ready, job: &Job) -> Result<(String, Vec<Str
     while !ranks.ended()? && Instant::now() < until {
         let now = Instant::now();
         match next {
-            None if !pulled && ranks.said().iter().all(|said| said.contains(job.started())) => {
+            None if !pulled && job.is_under_way(&ranks.said()) => {
                 (pulled, next) = (true, Some((now + FIRST, false)));
             }
             Some((at, up)) if now >= at => {
@@ -126,7 +126,7 @@ fn run(machines: &Machines, ready: &Ready, job: &Job) -> Result<(String, Vec<Str
         }
     }
     let said = ranks.said().concat();
-    wrong.extend(job.wrong(&said));
+    wrong.extend(job.wrong(&said, Hand::Links));
     Ok((said, wrong))
 }
 

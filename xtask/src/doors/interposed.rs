@@ -60,9 +60,12 @@ fn on(ready: &Ready, kinds: &[&str], jobs: &[Job]) -> Result<Count> {
 fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
     let port = ports::free(1)?;
     let mut command = sh::command("timeout");
-    command.arg(LIMIT).arg(&ready.shunt).args(["run", "-n", &job.ranks.to_string(), "--"]).arg(&ready.shunt);
-    command.args(["soft-rdma", "run", "--nics", "2", "--profile", kind, "--"]);
-    command.args(job.words(ready, Hand::Own, &format!("127.0.0.1:{port}")));
+    command.arg(LIMIT);
+    if !job.starts_its_own() {
+        command.arg(&ready.shunt).args(["run", "-n", &job.ranks.to_string(), "--"]);
+    }
+    command.arg(&ready.shunt).args(["soft-rdma", "run", "--nics", "2", "--profile", kind, "--"]);
+    command.args(job.words(ready, Hand::Own, &format!("127.0.0.1:{port}"), 0));
     let output = command.envs(job.environment(Hand::Own)).env_remove("SHUNT_NIC").output();
     let output = output.context("cannot start timeout")?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -70,7 +73,7 @@ fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
     let lacked = LACKED.iter().find(|(lacking, jobs, _)| *lacking == kind && jobs.contains(&job.name));
     let mut wrong = match lacked {
         Some((_, _, words)) => refused(&said, words),
-        None => job.wrong(&said),
+        None => job.wrong(&said, Hand::Own),
     };
     if lacked.is_none() && output.status.code() != Some(0) {
         wrong.push(format!("exit status: expected 0, got {}", output.status));

@@ -8,6 +8,10 @@ use std::path::PathBuf;
 
 /// Ranks of most.
 pub const RANKS: usize = 4;
+/// Ranks of `kv_disagg` that are decoders: the first ones, and all on machine a.
+const DECODERS: usize = RANKS / 2;
+/// What a verdict says if nothing is wrong.
+const CLEAN: &str = "\"verdict\": \"clean\"";
 /// Seconds that a program may take until all have gone back, a busy machine thought of.
 const SECONDS: &str = "90";
 
@@ -43,6 +47,11 @@ pub enum Program {
     Moe(&'static str),
     /// `transfer_bw` with these arguments.
     Transfer(&'static str),
+    /// `moe_proxy` with these arguments.
+    Proxy(&'static str),
+    /// `kv_disagg` with these arguments: decoders on machine a, prefillers on machine b. On one machine it starts its
+    /// processes itself.
+    Kv(&'static str),
     /// `python/tests/processes.py`.
     Python,
 }
@@ -73,12 +82,14 @@ const MOE_NORMAL: Job = job("moe-normal", Program::Moe("--mode normal --ranks-pe
 const TRANSFER: Job = Job { ranks: 2, ..job("transfer", Program::Transfer("--duration 6s")) };
 const TRANSFER_READ: Job =
     Job { ranks: 2, ..job("transfer-read", Program::Transfer("--mode read --duration 6s")) };
+const PROXY: Job = job("moe-proxy", Program::Proxy("--layers 100"));
+const KV: Job = job("kv", Program::Kv("--layer-time 2ms"));
 const PYTHON: Job = job("python", Program::Python);
 
 /// What CI runs.
-pub const SHORT: &[Job] = &[C, RMA, COLLECTIVE, MOE, MOE_NORMAL, TRANSFER, PYTHON];
+pub const SHORT: &[Job] = &[C, RMA, COLLECTIVE, MOE, MOE_NORMAL, TRANSFER, PROXY, KV, PYTHON];
 /// What CI runs of those that are compiled, where the rest has scenarios of its own.
-pub const COMPILED: &[Job] = &[C, RMA, SIGNAL, TRANSFER];
+pub const COMPILED: &[Job] = &[C, RMA, SIGNAL, TRANSFER, PROXY, KV];
 /// All there is.
 pub const ALL: &[Job] = &[
     C,
@@ -95,6 +106,8 @@ pub const ALL: &[Job] = &[
     MOE_NORMAL,
     TRANSFER,
     TRANSFER_READ,
+    PROXY,
+    KV,
     PYTHON,
 ];
 
@@ -108,8 +121,14 @@ pub enum Hand {
 }
 
 impl Job {
-    /// What is typed. `meet`: where ranks of Python's own group find each other.
-    pub fn words(&self, ready: &Ready, hand: Hand, meet: &str) -> Vec<String> {
+    /// Whether it starts its own processes on one machine.
+    pub fn starts_its_own(&self) -> bool {
+        matches!(self.program, Program::Kv(_))
+    }
+
+    /// What is typed for a rank; all ranks of one machine get the same, without a rank. `meet`: where ranks of Python's
+    /// own group and of `kv_disagg` find each other.
+    pub fn words(&self, ready: &Ready, hand: Hand, meet: &str, rank: usize) -> Vec<String> {
         let at = |name: &str| ready.folder.join(name).display().to_string();
         let own = hand == Hand::Own;
         match self.program {
@@ -121,8 +140,21 @@ impl Job {
                 released("moe_pressure", &format!("--nic mlx5 {faults} {args}"))
             }
             Program::Transfer(args) => {
-                let faults = if own { " --inject 1s:0.0:down --inject 3s:0.0:up" } else { "" };
-                released("transfer_bw", &format!("--nic mlx5 {args}{faults}"))
+                released("transfer_bw", &format!("--nic mlx5 {args}{}", faults(hand, "1s", "3s")))
+            }
+            Program::Proxy(args) => {
+                let ranks = self.ranks;
+                released(
+                    "moe_proxy",
+                    &format!("--nic mlx5 --ranks {ranks} {args}{}", faults(hand, "300ms", "800ms")),
+                )
+            }
+            Program::Kv(args) if own => released(
+                "kv_disagg",
+                &format!("--nic mlx5 --requests 600 {args}{}", faults(hand, "1s", "2s")),
+            ),
+            Program::Kv(args) => {
+                released("kv_disagg", &format!("--nic mlx5 --end {rank} {} {args}", role(meet, rank)))
             }
             Program::Python => {
                 let script = sh::root().join("python/tests/processes.py").display().to_string();
@@ -153,24 +185,31 @@ impl Job {
         usual
     }
 
-    /// What a rank says once it is under way.
-    pub fn started(&self) -> &'static str {
-        match self.program {
-            Program::Python => ": started",
-            Program::Transfer(_) => ": connected, ",
-            _ => " agent_started ",
-        }
+    /// Whether all ranks are under way, by what each has said.
+    pub fn is_under_way(&self, said: &[String]) -> bool {
+        let (words, of) = match self.program {
+            Program::Python => (": started", said.len()),
+            Program::Transfer(_) => (": connected, ", said.len()),
+            // Rank 0 speaks for all.
+            Program::Proxy(_) => (" ranks are connected, ", 1),
+            // A decoder speaks of its prefillers.
+            Program::Kv(_) => (" begins, 2 prefillers serve", DECODERS),
+            _ => (" agent_started ", said.len()),
+        };
+        said.len() >= of && said[..of].iter().all(|said| said.contains(words))
     }
 
     /// What is wrong with what all ranks said: data, or nobody who left a path and went back to it.
-    pub fn wrong(&self, said: &str) -> Vec<String> {
+    pub fn wrong(&self, said: &str, hand: Hand) -> Vec<String> {
         let (words, lines) = match self.program {
             Program::C => ("all as expected", RANKS),
             Program::Cuda(_) => ("launch 0, no error, 0 wrong", RANKS),
             Program::Python => (" layers right, ", RANKS),
             // Rank 0 speaks for all.
             Program::Moe(_) => ("verdict: clean", 1),
-            Program::Transfer(_) => ("\"verdict\": \"clean\"", 1),
+            Program::Transfer(_) | Program::Proxy(_) => (CLEAN, 1),
+            // Each decoder has a verdict, where nobody started all of them.
+            Program::Kv(_) => (CLEAN, if hand == Hand::Own { 1 } else { DECODERS }),
         };
         let mut wrong = Vec::new();
         let met = said.matches(words).count();
@@ -179,8 +218,8 @@ impl Job {
         }
         let behind = matches!(self.program, Program::Moe(_));
         let counts: Vec<_> = match self.program {
-            Program::Transfer(_) => {
-                field(said, "failovers").zip(field(said, "returns")).into_iter().collect()
+            Program::Transfer(_) | Program::Proxy(_) | Program::Kv(_) => {
+                fields(said, "failovers").zip(fields(said, "returns")).collect()
             }
             _ => said.lines().filter_map(|line| switches(line, behind)).collect(),
         };
@@ -197,10 +236,27 @@ fn released(program: &str, args: &str) -> Vec<String> {
     [program].into_iter().chain(args.split(' ').map(str::to_owned)).collect()
 }
 
-/// A number of a verdict that has a line for each field.
-fn field(said: &str, name: &str) -> Option<u64> {
-    let (_, behind) = said.split_once(&format!("\"{name}\": "))?;
-    behind.split([',', '\n']).next()?.parse().ok()
+/// Faults of a program on the transfer engine, if its own hand is to cause them.
+fn faults(hand: Hand, down: &str, up: &str) -> String {
+    let own = format!(" --inject {down}:0.0:down --inject {up}:0.0:up");
+    if hand == Hand::Own { own } else { String::new() }
+}
+
+/// What a rank of `kv_disagg` is. Decoders listen behind the port of `meet`.
+fn role(meet: &str, rank: usize) -> String {
+    let (host, port) = meet.rsplit_once(':').unwrap_or((meet, ""));
+    let at = |rank: usize| format!("{host}:{}", port.parse().unwrap_or(0) + 1 + rank);
+    if rank < DECODERS {
+        return format!("--role decode --listen {} --requests 300", at(rank));
+    }
+    let decoders: Vec<String> = (0..DECODERS).map(at).collect();
+    format!("--role prefill --connect {}", decoders.join(","))
+}
+
+/// A number of all verdicts that have a line for each field.
+fn fields<'s>(said: &'s str, name: &str) -> impl Iterator<Item = u64> + use<'s> {
+    let name = format!("\"{name}\": ");
+    said.lines().filter_map(move |line| line.trim().strip_prefix(&name)?.trim_end_matches(',').parse().ok())
 }
 
 /// Failovers and switch-backs that a line tells: numbers in front of the words, or behind them.
@@ -223,18 +279,43 @@ mod tests {
         let line =
             |rank: u32| format!("PE {rank} of 4: 9 rounds, 3 failovers, 2 switch-backs, all as expected\n");
         let said: String = (0..4).map(line).collect();
-        assert!(C.wrong(&said).is_empty());
-        assert_eq!(C.wrong(&said.replacen("3 failovers", "0 failovers", 1)).len(), 1);
-        assert_eq!(C.wrong(&said.replacen("2 switch-backs", "0 switch-backs", 1)).len(), 1);
-        assert_eq!(C.wrong(&said.replacen("all as expected", "wrong", 1)).len(), 1);
-        assert_eq!(C.wrong(&said.replacen(&line(3), "", 1)).len(), 2);
+        assert!(C.wrong(&said, Hand::Own).is_empty());
+        assert_eq!(C.wrong(&said.replacen("3 failovers", "0 failovers", 1), Hand::Own).len(), 1);
+        assert_eq!(C.wrong(&said.replacen("2 switch-backs", "0 switch-backs", 1), Hand::Own).len(), 1);
+        assert_eq!(C.wrong(&said.replacen("all as expected", "wrong", 1), Hand::Own).len(), 1);
+        assert_eq!(C.wrong(&said.replacen(&line(3), "", 1), Hand::Own).len(), 2);
         let moe = "layers 9 of 9  hangs 0  failovers 36  switch-backs 24  masked ranks 0\nverdict: clean\n";
-        assert!(MOE.wrong(moe).is_empty());
-        assert_eq!(MOE.wrong(&moe.replace("backs 24", "backs 0")).len(), 1);
-        assert_eq!(MOE.wrong("").len(), 2);
+        assert!(MOE.wrong(moe, Hand::Own).is_empty());
+        assert_eq!(MOE.wrong(&moe.replace("backs 24", "backs 0"), Hand::Own).len(), 1);
+        assert_eq!(MOE.wrong("", Hand::Own).len(), 2);
         let verdict = "{\n  \"verdict\": \"clean\",\n  \"failovers\": 2,\n  \"returns\": 1\n}\n";
-        assert!(TRANSFER.wrong(verdict).is_empty());
-        assert_eq!(TRANSFER.wrong(&verdict.replace("returns\": 1", "returns\": 0")).len(), 1);
-        assert_eq!(TRANSFER.wrong("").len(), 2);
+        assert!(TRANSFER.wrong(verdict, Hand::Own).is_empty());
+        assert_eq!(TRANSFER.wrong(&verdict.replace("returns\": 1", "returns\": 0"), Hand::Own).len(), 1);
+        assert_eq!(TRANSFER.wrong("", Hand::Own).len(), 2);
+    }
+    #[test]
+    fn each_decoder_has_a_verdict_of_its_own_between_machines() {
+        let verdict =
+            "{\n  \"verdict\": \"clean\",\n  \"failovers\": 2,\n  \"returns\": 1,\n  \"faults\": []\n}\n";
+        assert!(
+            KV.wrong(verdict, Hand::Own).is_empty() && KV.wrong(&verdict.repeat(2), Hand::Links).is_empty()
+        );
+        assert_eq!(KV.wrong(verdict, Hand::Links).len(), 2);
+        let stayed = verdict.replace("failovers\": 2", "failovers\": 0") + verdict;
+        assert_eq!(KV.wrong(&stayed, Hand::Links).len(), 1);
+        assert!(PROXY.wrong(verdict, Hand::Links).is_empty());
+    }
+
+    #[test]
+    fn ranks_of_kv_are_told_apart() {
+        let meet = "10.0.0.1:7800";
+        assert_eq!(role(meet, 1), "--role decode --listen 10.0.0.1:7802 --requests 300");
+        assert_eq!(role(meet, 2), "--role prefill --connect 10.0.0.1:7801,10.0.0.1:7802");
+        let said = |decoder: &str, first: &str| [first, decoder, "", ""].map(str::to_owned);
+        let begins = "kv_disagg: decode.1 begins, 2 prefillers serve\n";
+        assert!(KV.is_under_way(&said(begins, begins)) && !KV.is_under_way(&said("", begins)));
+        let connected = "moe_proxy: 4 ranks are connected, 2 rails each\n";
+        assert!(PROXY.is_under_way(&said("", connected)) && !PROXY.is_under_way(&said(connected, "")));
+        assert!(!TRANSFER.is_under_way(&said("", "end 0: connected, 2 rails")));
     }
 }

@@ -1,5 +1,5 @@
 //! The programs that people have, four ranks each: a C program for NVSHMEM, CUDA programs for NVSHMEM compiled for the
-//! processor, MoE layers of both modes, Python; and the two ends of the transfer engine. A port goes down and comes
+//! processor, MoE layers of both modes, Python; and programs on the transfer engine. A port goes down and comes
 //! back in the middle of each. Each must leave its path and go back to it, by its own counts, with all data as it must
 //! be.
 //!
