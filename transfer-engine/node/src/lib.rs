@@ -3,6 +3,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`transport`] | what carries transfers, as it is asked for |
 //! | [`source`] | what carries the packets |
 //! | [`carriers`] | NICs, or rails of libfabric, open |
 //! | [`rails`] | the rails of an end, whatever carries them |
@@ -35,6 +36,7 @@ pub mod rails;
 pub mod several;
 pub mod source;
 mod thread;
+pub mod transport;
 mod words;
 
 pub use carriers::Carriers;
@@ -45,6 +47,7 @@ pub use place::Place;
 pub use shunt::host::connect::tcp::Secret;
 pub use shunt_settings::{FABRIC, NicKind};
 pub use source::{Source, Wish};
+pub use transport::{Transport, Way};
 
 use shunt::host::error::GpuError;
 use shunt::host::gpu::{OwnedSpan, Span};

@@ -2,6 +2,7 @@
 
 use crate::carriers::{Carriers, OpenFabric};
 use crate::error::NoNode;
+use crate::transport::{Names, Way};
 use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
 use shunt::machine::{Found, MachinePorts, Rails};
@@ -41,6 +42,17 @@ impl Source {
         let lookup = |name: &str| std::env::var(name).ok();
         let found = Found::find(wish.nic, Rails::Exactly(wish.rails), &lookup)?;
         Ok(Self(Of::Nics { wish, found }))
+    }
+
+    /// NICs as `wish` says, or rails of libfabric as `way` does.
+    ///
+    /// # Errors
+    /// It is not there, or what was asked for does not go together, in words of `names`.
+    pub fn by(way: &Way, names: &Names, wish: Wish) -> Result<Self, NoNode> {
+        match way.provider(names).map_err(NoNode::Refused)? {
+            Some(provider) => Self::libfabric(provider, wish.rails, &way.addresses),
+            None => Self::find(wish),
+        }
     }
 
     /// So many rails of a provider of libfabric, such as `tcp` or `shm`: each at one of these addresses of this

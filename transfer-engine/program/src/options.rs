@@ -1,24 +1,32 @@
 //! Options that every program on the transfer engine has. Whatever cannot be honoured is refused, never ignored.
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum as _};
 use shunt::soft_nic::FaultKind;
 use shunt::soft_nic::fault::{Fault, Injection};
 use shunt_figures::units::{parse_gbps, whole};
 use shunt_settings::NicKind;
+use shunt_transfer::transport::{Names, Transport, Way};
 use std::path::PathBuf;
 
-/// What carries transfers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
-    /// Queue pairs of NICs, as --nic has it
-    #[default]
-    Rdma,
-    /// libfabric over TCP
-    Tcp,
-    /// libfabric over shared memory: processes of one machine
-    Shm,
-    /// libfabric, as --provider has it
-    Libfabric,
+/// As they are typed.
+pub(crate) const NAMES: Names = Names {
+    transport: "--transport",
+    provider: "--provider",
+    addresses: "--address",
+    nic: "--nic",
+    gbps: "--rail-gbps",
+};
+
+fn transport() -> impl TypedValueParser<Value = Transport> {
+    let help = |transport| match transport {
+        Transport::Rdma => "Queue pairs of NICs, as --nic has it",
+        Transport::Tcp => "libfabric over TCP",
+        Transport::Shm => "libfabric over shared memory: processes of one machine",
+        Transport::Libfabric => "libfabric, as --provider has it",
+    };
+    let known = Transport::ALL.map(|transport| PossibleValue::new(transport.name()).help(help(transport)));
+    PossibleValuesParser::new(known).try_map(|name| name.parse::<Transport>())
 }
 
 /// Rails, NICs, their faults, and the file of the verdict.
@@ -31,7 +39,7 @@ pub struct NicOptions {
     #[arg(long, value_name = "NIC")]
     pub nic: Option<NicKind>,
     /// What carries transfers
-    #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
+    #[arg(long, value_name = "TRANSPORT", default_value = "rdma", value_parser = transport())]
     pub transport: Transport,
     /// The provider of libfabric, as in tcp, shm or efa
     #[arg(long, value_name = "PROVIDER")]
@@ -62,13 +70,11 @@ impl NicOptions {
 
     /// The same options for a process that is one end: faults of its own alone, and no file.
     pub fn of_end(&self, end: u32) -> Vec<String> {
-        let named =
-            |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
         let own = self.inject.iter().filter(|injection| injection.pe == end);
         let all = [
             ("--rails", Some(self.rails.to_string())),
-            ("--transport", named(self.transport.to_possible_value())),
-            ("--nic", self.nic.and_then(|nic| named(nic.to_possible_value()))),
+            ("--transport", Some(self.transport.name().to_owned())),
+            ("--nic", self.nic.and_then(|nic| Some(nic.to_possible_value()?.get_name().to_owned()))),
             ("--provider", self.provider.clone()),
             ("--address", (!self.address.is_empty()).then(|| self.address.join(","))),
             ("--rail-gbps", self.rail_gbps.map(|rate| rate.to_string())),
@@ -80,33 +86,14 @@ impl NicOptions {
             .collect()
     }
 
-    /// The provider of libfabric that was asked for; none: NICs.
-    ///
-    /// # Errors
-    /// Options that do not go together.
-    pub fn fabric(&self) -> Result<Option<&str>, String> {
-        let given = self.provider.as_deref();
-        let provider = match (self.transport, given) {
-            (Transport::Libfabric, None) => {
-                Err("--transport libfabric: expected --provider, got none".to_owned())
-            }
-            (Transport::Libfabric, given) => Ok(given),
-            (_, Some(given)) => {
-                Err(format!("--provider {given}: expected --transport libfabric, got another"))
-            }
-            (Transport::Rdma, None) => Ok(None),
-            (Transport::Tcp, None) => Ok(Some("tcp")),
-            (Transport::Shm, None) => Ok(Some("shm")),
-        }?;
-        let nics = [("--nic", self.nic.is_some()), ("--rail-gbps", self.rail_gbps.is_some())];
-        match (provider, nics.into_iter().find(|(_, is_set)| *is_set)) {
-            (Some(provider), Some((option, _))) => {
-                Err(format!("{option}: expected rails of NICs, got libfabric's {provider}"))
-            }
-            (None, _) if !self.address.is_empty() => {
-                Err("--address: expected rails of libfabric, got NICs; set --transport".to_owned())
-            }
-            (provider, _) => Ok(provider),
+    /// What is to carry transfers.
+    pub fn way(&self) -> Way {
+        Way {
+            transport: self.transport,
+            provider: self.provider.clone(),
+            addresses: self.address.clone(),
+            has_nic: self.nic.is_some(),
+            has_gbps: self.rail_gbps.is_some(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where the ends are: all in this process, or one, and the others in other processes of the job.
 
-use crate::options::NicOptions;
+use crate::options::{NAMES, NicOptions};
 use anyhow::{Result, bail, ensure};
 use shunt_transfer::{Place, Source, Wish};
 use std::thread::JoinHandle;
@@ -13,12 +13,9 @@ const SOFT_GBPS: f64 = 1.0;
 /// # Errors
 /// It is not there, or it cannot.
 pub fn source(options: &NicOptions) -> Result<Source> {
-    if let Some(provider) = options.fabric().map_err(anyhow::Error::msg)? {
-        return Ok(Source::libfabric(provider, options.rails, &options.address)?);
-    }
     let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
-    let source = Source::find(Wish { nic, rails: options.rails, soft_gbps })?;
+    let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails, soft_gbps })?;
     if let Some(gbps) = options.rail_gbps.filter(|_| source.are_devices()) {
         bail!("--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}");
     }
