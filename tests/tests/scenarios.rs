@@ -595,3 +595,10 @@ fn moe_roles_of_one_kernel_do_not_wait_for_each_other() {
 fn transfers_count_an_immediate_once_and_prove_their_end() {
     hold("transfers_through_random_faults");
 }
+
+#[test]
+fn transfers_take_no_longer_than_their_bars() {
+    hold("transfers_leave_a_port_within_a_millisecond");
+    hold("transfers_prove_cancels_and_cuts_within_a_millisecond");
+    hold("transfers_keep_the_rate_of_healthy_rails");
+}

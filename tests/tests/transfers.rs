@@ -2,6 +2,7 @@
 
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
+use shunt_tests::transfers::timing::{self, Case, TimingReport, TimingSpec};
 use shunt_tests::transfers::{TransferReport, TransferSpec, run};
 
 fn spec(seed: u64, faults: Vec<(u64, RailAt, FaultKind)>) -> TransferSpec {
@@ -71,6 +72,15 @@ fn memory_of_what_was_cancelled_is_free_when_that_is_proven_and_not_before() {
         late += cancelled(true, seed).wrong().iter().filter(|text| text.contains("written after")).count();
     }
     assert!(late > 0, "the judge sees what lands late where the proof is not waited for");
+}
+
+#[test]
+fn memory_that_is_taken_back_before_the_proof_is_written_late() {
+    for case in [Case::Cancel, Case::Revoke] {
+        let hasty = |seed| timing::run(&TimingSpec { hasty: true, ..TimingSpec::new(seed, case) });
+        let late = |report: TimingReport| report.wrong.iter().any(|text| text.contains("written after"));
+        assert!((0..20).map(hasty).any(late), "{case:?}: the judge sees what lands late");
+    }
 }
 
 /// `SHUNT_TRANSFER_SEEDS` of them from `SHUNT_TRANSFER_FIRST` on; a few where nobody says how many.

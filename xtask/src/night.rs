@@ -21,7 +21,8 @@ Each part prints its own progress and table; the last table says what came of al
   ptx      every scenario on the PTX machine, for each architecture
   doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
-  transfers  20,000 seeds of the transfer engine on a simulated domain, 1,000 on soft NICs (virtual time)
+  transfers  20,000 seeds of the transfer engine on a simulated domain, 1,000 on soft NICs, and how long faults, cancels
+           and cuts take in 1,000 more of each (virtual time)
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   aarch64  all programs and libraries compiled for aarch64 by a nightly; the pure tests under qemu-user
   wheels   Python's, for x86_64 and aarch64 with glibc 2.28; the tests under each interpreter from 3.10 on
@@ -88,7 +89,10 @@ fn transfers(args: &[String]) -> Result<()> {
     sh::run(&mut swarm)?;
     // A seed on NICs takes as long as twenty without.
     let few = args[0].parse::<u64>()? / 20;
-    seeds("transfers::transfers_of_many", "SHUNT_TRANSFER_SEEDS", &few.to_string())
+    seeds("transfers::transfers_of_many", "SHUNT_TRANSFER_SEEDS", &few.to_string())?;
+    let mut times = sh::cargo();
+    times.args(["run", "--quiet", "-p", "shunt-transfer-virtual", "--", "--seeds", &few.to_string()]);
+    sh::run(&mut times)
 }
 
 fn torch(_: &[String]) -> Result<()> {

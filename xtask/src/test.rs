@@ -48,6 +48,7 @@ const LATER: &[&str] = &[
     "shunt-kv",
     "shunt-moe-proxy",
     "shunt-weight-sync",
+    "shunt-transfer-virtual",
     "shunt-concurrency",
     "shunt-gpu-tool",
     "shunt-package-tool",

@@ -207,6 +207,7 @@ const TOP: &[&str] = &[
     "shunt-weight-sync",
     "shunt-kv",
     "shunt-moe-proxy",
+    "shunt-transfer-virtual",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.

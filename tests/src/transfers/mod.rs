@@ -4,21 +4,16 @@
 //! their word: a source is overwritten when its transfer has ended, a target when its immediates were counted, or when
 //! its transfer was cancelled and has quiesced. What lands later is found at the end.
 
+mod ground;
 mod process;
 mod spec;
+pub mod timing;
 
 use std::rc::Rc;
-use std::sync::Arc;
 
-use shunt_device::platform::host::World;
-use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_soft_nic::{Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
-
-use crate::clockwork::{Bells, FabricClock};
-use crate::cluster::LINK_NS;
-use crate::sim::{ActorOptions, PeWorld, Sim, SimConfig, Task};
+use ground::{Ground, Played};
 use process::Process;
-use spec::{Board, PROCESSES};
+use spec::Board;
 pub use spec::{Told, TransferSpec};
 
 /// What a rail carries: so little that pieces wait in it when a fault comes.
@@ -49,34 +44,9 @@ impl TransferReport {
 
 /// Runs it: returns once every transfer has ended, every expectation too, and every lane is open again.
 pub fn run(spec: &TransferSpec) -> TransferReport {
-    let mut config = SimConfig::new(spec.seed);
-    config.time_limit_ns = 1_000_000_000;
-    let sim = Sim::new(config);
-    let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: spec.seed });
-    for pe in 0..PROCESSES {
-        for rail in 0..spec.rails {
-            let mut nic = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
-            nic.rail_gbps = Some(RAIL_GBPS);
-            fabric.add(SoftNic::new(nic), RailAt { pe, rail });
-        }
-    }
-    let (fabric, bells) = (SharedFabric::new(fabric), Arc::new(Bells::default()));
-    sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));
-    let oob = OobNet::new(PROCESSES, LATENCY_NS, sim.world());
-    let board = Rc::new(Board::new(spec.transfers));
-    let tasks: Vec<Task<Told>> = (0..PROCESSES)
-        .map(|me| {
-            let (bells, rails) = (bells.clone(), spec.rails);
-            let ring = move || bells.ring((me * rails..(me + 1) * rails).map(NicId));
-            let world: Arc<dyn World> = Arc::new(PeWorld::with_bell(sim.world(), Arc::new(ring)));
-            let (fabric, end) = (fabric.clone(), Box::new(oob.end(me)));
-            let (board, spec, sim_world) = (board.clone(), spec.clone(), sim.world());
-            sim.spawn(format!("process{me}"), ActorOptions::host(), move || {
-                Process::start(me, &sim_world, world, &fabric, end, board, &spec).run()
-            })
-        })
-        .collect();
-    let processes = sim.finish_all(&tasks);
-    let hits = fabric.with(|fabric| fabric.faults().iter().filter(|report| report.hits > 0).count() as u64);
-    TransferReport { processes, hits, took_ns: sim.now() }
+    let ground = Ground { seed: spec.seed, rails: spec.rails, rail_gbps: RAIL_GBPS, limit_ns: 1_000_000_000 };
+    let (board, spec) = (Rc::new(Board::new(spec.transfers)), spec.clone());
+    let Played { told, hits, took_ns } =
+        ground.play(move |seat| Process::start(seat, board.clone(), &spec).run());
+    TransferReport { processes: told, hits, took_ns }
 }

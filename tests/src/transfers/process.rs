@@ -4,28 +4,21 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use shunt_device::platform::host::World;
-use shunt_host::connect::oob::Oob;
-use shunt_host::devx::Devx;
-use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_host::nanos::Nanos;
-use shunt_soft_devx::SoftDevx;
-use shunt_soft_nic::{RailAt, SharedFabric};
+use shunt_soft_nic::SharedFabric;
 use shunt_transfer_engine::engine::{Engine, OnDone, Paged, Policy, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
-use shunt_transfer_engine::rc::{Draw, Parts, Patience, RcDomain, address, open_rails};
-use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
+use shunt_transfer_engine::rc::{Patience, RcDomain};
+use shunt_transfer_engine::region::{Mr, MrDesc};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Cancel, Ended};
 
-use super::spec::{Board, Introduction, PROCESSES, Told, TransferSpec};
+use super::ground::{Opened, PROCESSES, Seat};
+use super::spec::{Board, Told, TransferSpec};
 use crate::oracle::{load, store};
-use crate::sim::{SimCrew, SimWorld};
+use crate::sim::SimWorld;
 
-/// What every process of the job has drawn.
-const DRAW: Draw = [7; 16];
-/// A command of firmware that takes longer is given up.
-const COMMAND_NS: u64 = 5_000_000;
 /// Bytes of a transfer, and of a page.
 const SLOT: u64 = 16 << 10;
 const PAGE: u64 = 2 << 10;
@@ -82,72 +75,38 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the NICs, tells the other where it is, and connects to it.
-    pub(super) fn start(
-        me: u32,
-        sim: &Arc<SimWorld>,
-        world: Arc<dyn World>,
-        fabric: &SharedFabric,
-        oob: Box<dyn Oob>,
-        board: Rc<Board>,
-        spec: &TransferSpec,
-    ) -> Self {
-        let nic = |rail| fabric.with(|fabric| fabric.find(RailAt { pe: me, rail })).expect("added before");
-        let open = |rail| SoftDevx::new(fabric.clone(), nic(rail), world.clone(), COMMAND_NS);
-        let nics = (0..spec.rails).map(|rail| Arc::new(open(rail)) as Arc<dyn Devx>).collect();
-        let rails = open_rails(nics, &world, &DRAW).expect("soft NICs");
-        let own = address(&rails, &DRAW);
-        let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-        let bytes = 2 * SLOT * spec.transfers as u64;
-        let region = OwnedSpan::alloc(&memory, bytes, Placement::Heap).expect("memory");
-        let base = region.span().address;
-        // The addresses come first: without them no domain, and without that no keys.
-        let introduce = |region| Introduction { address: own.clone(), region, base };
-        board.introductions.borrow_mut()[me as usize] = Some(introduce(Vec::new()));
-        let known = |other: u32| board.introductions.borrow()[other as usize].clone();
-        while !(0..PROCESSES).all(|other| known(other).is_some()) {
-            world.relax();
-        }
-        let peers = (0..PROCESSES).filter_map(known).map(|introduction| introduction.address).collect();
-        let crew = SimCrew::new(sim.clone(), me, |_| ());
+    /// Opens what it needs, and connects to the other.
+    pub(super) fn start(seat: Seat, board: Rc<Board>, spec: &TransferSpec) -> Self {
+        let (me, sim, world, fabric) = (seat.me, seat.sim.clone(), seat.world.clone(), seat.fabric.clone());
         let mut patience = Patience::SOFT;
         patience.suspect = Nanos::millis(6);
         patience.timing.lifetime = Nanos::millis(5);
-        let parts = Parts { me, world: world.clone(), rails, peers, oob, draw: DRAW, patience };
-        let mut domain = RcDomain::new(parts, &crew);
-        let source = domain.register(&region, Rights::Write).expect("a region");
-        board.introductions.borrow_mut()[me as usize] =
-            Some(introduce(source.describe(Rights::Write).to_bytes()));
-        let other = PROCESSES - 1 - me;
-        while known(other).is_none_or(|introduction| introduction.region.is_empty()) {
-            world.relax();
-        }
-        let there = known(other).expect("introduced");
-        let target = MrDesc::from_bytes(&there.region).expect("as it was sent");
+        let Opened { domain, region, target, base, there } =
+            seat.open(2 * SLOT * spec.transfers as u64, patience);
         (0..spec.transfers).for_each(|number| {
             fill(base + number as u64 * SLOT, |word| shape(me, number, word));
         });
-        let policy = Policy { piece_min: PIECE_MIN, rails: spec.rails, give_up: Nanos::secs(1) };
+        let policy = Policy { piece_min: PIECE_MIN, ..Policy::of_rails(spec.rails) };
         Self {
             me,
-            other,
-            sim: sim.clone(),
+            other: PROCESSES - 1 - me,
+            sim,
             world,
             spec: spec.clone(),
             engine: Engine::new(domain, policy),
             board,
             heard: Arc::default(),
-            source,
+            source: region,
             target,
             base,
-            there: there.base,
+            there,
             policy,
             next: 0,
             ended: 0,
             reached: 0,
             cancels: Vec::new(),
             told: Told::default(),
-            fabric: fabric.clone(),
+            fabric,
             began: false,
         }
     }

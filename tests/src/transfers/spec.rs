@@ -2,15 +2,12 @@
 
 use std::cell::RefCell;
 
-use shunt_host::agent::links::PeerAddress;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
 use shunt_transfer_engine::transfer::Counts;
 
+use super::ground::PROCESSES;
 use crate::rng::Rng;
-
-/// Processes of a run.
-pub(super) const PROCESSES: u32 = 2;
 
 /// What a run is.
 #[derive(Clone, Debug)]
@@ -68,19 +65,8 @@ pub struct Told {
     pub other: Vec<String>,
 }
 
-/// What processes find each other by.
-#[derive(Clone)]
-pub(super) struct Introduction {
-    /// Where it is.
-    pub address: PeerAddress,
-    /// Its region as it is sent to others, and where it begins: all processes are in one address space.
-    pub region: Vec<u8>,
-    pub base: u64,
-}
-
 /// What processes know of each other.
 pub(super) struct Board {
-    pub introductions: RefCell<Vec<Option<Introduction>>>,
     /// By process: all its transfers have ended, and all it expected has come.
     pub done: RefCell<Vec<bool>>,
     /// By process: how many pieces of each of its transfers were written, once it has ended.
@@ -92,7 +78,6 @@ impl Board {
     pub(super) fn new(transfers: usize) -> Self {
         let processes = PROCESSES as usize;
         Self {
-            introductions: RefCell::new(vec![None; processes]),
             done: RefCell::new(vec![false; processes]),
             written: RefCell::new(vec![vec![None; transfers]; processes]),
         }
