@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
+    /// Whose it is.
+    pub transfer: TransferId,
     /// What it does.
     pub op: Op,
     /// Where the bytes are at this end, or come to.
@@ -56,7 +58,7 @@ impl<'a> Batch<'a> {
             }
             let held = if op == Op::Send { odd.get(&(first + at as u64)) } else { None };
             let part = held.and_then(|held| held.part.as_deref()).unwrap_or(&[]);
-            Request { op, local, local_keys: keys.0, remote, remote_keys: keys.1, len, part }
+            Request { transfer, op, local, local_keys: keys.0, remote, remote_keys: keys.1, len, part }
         })
     }
 }

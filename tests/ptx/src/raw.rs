@@ -96,7 +96,11 @@ impl Caller<'_> {
     /// What the library says of itself, against what the cluster knows.
     fn introduce(&self, pe: u32, offset: u64) {
         let said = [self.call("shunt_my_pe", &[]), self.call("shunt_pe_count", &[])];
-        assert_eq!(said.map(|word| word & 0xffff_ffff), [pe.into(), PES.into()], "number and count of PEs");
+        assert_eq!(
+            said.map(|word| word & 0xffff_ffff),
+            [u64::from(pe), u64::from(PES)],
+            "number and count of PEs"
+        );
         let address = self.call("shunt_address", &[long(offset)]);
         assert_eq!(address, self.station.kernel().heap + offset, "shunt_address({offset:#x})");
     }

@@ -21,7 +21,8 @@ use std::sync::{Arc, Once};
 use shunt_device::platform::host::World;
 use shunt_soft_nic::{Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 use shunt_verbs::policy::{Answers, Policy, Rule};
-use shunt_verbs::settings::{Atomics, Mode, Settings, StoreAt};
+use shunt_verbs::settings::{Atomics, Mode, Peer, Settings};
+use shunt_verbs_directory::StoreAt;
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
@@ -40,6 +41,8 @@ const SETTINGS: Settings = Settings {
     policy: Policy { answers: Answers::Unread, rule: Rule::Exact },
     atomics: Atomics::Keep,
     store: StoreAt::Folder,
+    peer: Peer::Optional,
+    backups: 1,
 };
 
 /// What came of a run.

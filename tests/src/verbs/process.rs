@@ -377,7 +377,7 @@ impl Process {
             let state = one.pair.state();
             told.switches += u64::from(state.switches);
             told.replayed += state.replayed;
-            let returned = state.send_on.spare().is_some_and(|track| track.queue.at_home);
+            let returned = state.send_on.spare().is_some_and(|track| track.queue.lies.at_home);
             told.at_home += u64::from(returned && matches!(state.recv_on, On::Spare(_)));
             told.completed += one.completed_well();
             told.lost += u64::from(one.lost);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shunt_host::nanos::Nanos;
-use shunt_transfer_engine::domain::{Domain, Event, Fence, LaneFacts, Piece};
+use shunt_transfer_engine::domain::{Batch, Domain, Event, Fence, LaneFacts};
 use shunt_transfer_engine::ids::{LaneId, PeerId, TransferId};
 use shunt_transfer_engine::rc::RcDomain;
 
@@ -79,9 +79,10 @@ impl Log {
         self.lanes.insert(id, lane);
     }
 
-    fn posted(&mut self, now: Nanos, id: LaneId, pieces: &[Piece]) {
+    fn posted(&mut self, now: Nanos, id: LaneId, batch: &Batch<'_>) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.out.extend(pieces.iter().map(|piece| ((piece.transfer, piece.remote), now, piece.len)));
+        let all = batch.requests();
+        lane.out.extend(all.map(|one| ((one.transfer, one.remote), now, u64::from(one.len))));
     }
 
     /// The first lane of the rail that is left after the fault is the one that it met.
@@ -154,9 +155,9 @@ impl Watched {
 }
 
 impl Domain for Watched {
-    fn post(&mut self, now: Nanos, lane: LaneId, pieces: &[Piece]) {
-        self.log.posted(now, lane, pieces);
-        self.inner.post(now, lane, pieces);
+    fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>) {
+        self.log.posted(now, lane, batch);
+        self.inner.post(now, lane, batch);
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {
