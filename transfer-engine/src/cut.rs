@@ -52,16 +52,18 @@ impl Cut<'_> {
             return Ok(Spans::One(Span { local, remote, len }));
         }
         let (from_pages, to_pages) = (source.pages(from, page_len), target.pages(to, page_len));
-        let mut all = Vec::with_capacity(count);
-        for (from_index, to_index) in from.indices.iter().zip(&to.indices) {
-            let (local, remote) = match (from_pages.at(*from_index), to_pages.at(*to_index)) {
-                (Some(local), Some(remote)) => (local, remote),
-                // It does not fit: what is wrong with it is looked at.
-                _ => page(paged, all.len())?,
-            };
-            all.push(Span { local, remote, len });
+        let (pairs, mut fit) = (from.indices.iter().zip(&to.indices), true);
+        let spans = pairs.map(|(from, to)| {
+            fit &= from_pages.hold(*from) & to_pages.hold(*to);
+            Span { local: from_pages.begin(*from), remote: to_pages.begin(*to), len }
+        });
+        let spans: Vec<_> = spans.collect();
+        if fit {
+            return Ok(Spans::Many(spans));
         }
-        Ok(Spans::Many(all))
+        // With more care: which one does not, and why?
+        let span = |number| page(paged, number).map(|(local, remote)| Span { local, remote, len });
+        (0..count).map(span).collect::<Result<_, _>>().map(Spans::Many)
     }
 
     /// What one peer gets of a scatter.

@@ -71,7 +71,8 @@ pub enum Event {
 /// The rails of one transport. A lane with a count executes its pieces in the order they were posted, and tells of them
 /// with [`Event::Sent`]; one without has no order. Lanes have none among each other.
 pub trait Domain {
-    /// Posts pieces on a lane that is open. No more are under way on it at once than it has depth.
+    /// Posts pieces on a lane of which the end was not told yet. No more are under way on it at once than it has depth.
+    /// If it has ended nothing is done with them, and its fence counts them among what was not executed.
     fn post(&mut self, now: Nanos, lane: LaneId, batch: &Batch<'_>);
     /// Has a lane fenced at both ends. [`Event::Closed`] follows, once, and nothing about the lane after it.
     fn close(&mut self, now: Nanos, lane: LaneId);

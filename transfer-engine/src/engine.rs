@@ -5,7 +5,7 @@ pub use crate::call::{
     Policy, Read, Scatter, Share, Write,
 };
 use crate::cut::Cut;
-use crate::domain::{Domain, Event};
+use crate::domain::{Batch, Domain, Event};
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
@@ -61,6 +61,8 @@ pub struct Engine<D> {
     expectations: u64,
     panics: u64,
     events: Vec<Event>,
+    /// Nothing was begun since the last step: the first piece goes at once, and what follows it together.
+    rests: bool,
 }
 
 impl<D: Domain> Engine<D> {
@@ -85,6 +87,7 @@ impl<D: Domain> Engine<D> {
             expectations: 0,
             panics: 0,
             events: Vec::new(),
+            rests: false,
         }
     }
 
@@ -247,7 +250,9 @@ impl<D: Domain> Engine<D> {
 
     #[inline]
     fn begin(&mut self, now: Nanos, peer: PeerId, work: Work, told: Told) -> TransferId {
-        let id = self.transfers.begin(now, peer, work);
+        let Self { transfers, domain, rests, .. } = self;
+        let post = |lane, batch: &Batch<'_>| domain.post(now, lane, batch);
+        let id = transfers.begin(now, peer, work, std::mem::take(rests).then_some(post));
         self.tells(id, told);
         id
     }
@@ -398,6 +403,7 @@ impl<D: Domain> Engine<D> {
                 Output::Lost(peer) => self.peer_is_gone(peer),
             }
         }
+        self.rests = true;
         busy
     }
 

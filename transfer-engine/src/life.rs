@@ -78,10 +78,10 @@ pub(crate) struct Trouble {
 static NONE: Trouble = Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0 };
 
 impl Life {
-    /// One of so many pieces, all of which wait.
+    /// One of so many pieces, of which so many are under way. The others wait.
     #[inline]
-    pub const fn new(work: Work, peer: PeerId, age: u64, total: u32) -> Self {
-        Self { work, peer, age, total, waiting: total, under_way: 0, written: 0, trouble: None }
+    pub const fn new(work: Work, (peer, age): (PeerId, u64), total: u32, under_way: u32) -> Self {
+        Self { work, peer, age, total, waiting: total - under_way, under_way, written: 0, trouble: None }
     }
 
     /// What is wrong with it.

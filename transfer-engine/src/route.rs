@@ -163,6 +163,28 @@ impl Route {
         Some(lane)
     }
 
+    /// The place of the lane that takes a piece of so many bytes at once: one has room, and nothing waits.
+    #[inline]
+    pub fn at_once(&self, len: u32) -> Option<usize> {
+        if self.has_any() { None } else { self.lanes.choice(len) }
+    }
+
+    /// Gives a piece to `post` that goes at once, on the lane at this place.
+    #[inline]
+    pub fn post_at_once(
+        &mut self,
+        at: usize,
+        piece: Piece,
+        lives: &Slab<Life>,
+        post: impl FnOnce(LaneId, &Batch<'_>),
+    ) {
+        let Some((id, lane)) = self.lanes.all.get_mut(at) else { return };
+        lane.post_one(piece);
+        if let Some((pieces, first, odd)) = lane.next_batch(1) {
+            post(*id, &Batch { pieces, first, odd, lives });
+        }
+    }
+
     /// Puts pieces that wait on lanes, while these have room, and gives them to `post`. True if there were some.
     #[inline]
     pub fn post(&mut self, lives: &mut Slab<Life>, post: &mut impl FnMut(LaneId, &Batch<'_>)) -> bool {
@@ -234,19 +256,29 @@ impl Lanes {
     /// The lane that takes a piece of so many bytes, if one has room.
     #[inline]
     fn choose(&mut self, len: u32) -> Option<&mut Lane> {
-        let at = if self.is_even {
+        let at = self.choice(len)?;
+        self.all.get_mut(at).map(|(_, lane)| lane)
+    }
+
+    /// Its place.
+    #[inline]
+    fn choice(&self, len: u32) -> Option<usize> {
+        if self.is_even {
             let (mut best, mut least) = (usize::MAX, u64::MAX);
             for (at, (_, lane)) in self.all.iter().enumerate() {
                 let load = lane.load();
                 if load.free > 0 && load.bytes < least {
                     (best, least) = (at, load.bytes);
+                    // None is idler.
+                    if least == 0 {
+                        break;
+                    }
                 }
             }
-            best
+            (best != usize::MAX).then_some(best)
         } else {
-            choose(self.all.iter().map(|(_, lane)| lane.load()).enumerate(), len.into())?
-        };
-        self.all.get_mut(at).map(|(_, lane)| lane)
+            choose(self.all.iter().map(|(_, lane)| lane.load()).enumerate(), len.into())
+        }
     }
 
     /// Deals pieces of a transfer: how many of them.

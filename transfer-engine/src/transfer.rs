@@ -10,7 +10,7 @@ use crate::lane::{Done, Rest};
 use crate::life::Life;
 pub use crate::life::{Cancel, Ended, Quiesced};
 use crate::message;
-use crate::piece::{Held, Tag, Work};
+use crate::piece::{Held, Piece, Spans, Tag, Work};
 use crate::recover::{Follows, Plan, Replays};
 use crate::route::Route;
 use crate::routes::Routes;
@@ -76,12 +76,26 @@ impl Transfers {
         }
     }
 
-    /// Begins a transfer.
+    /// Begins a transfer. With `post` its only piece goes there at once, if a lane has room and nothing waits.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Nanos, peer: PeerId, work: Work) -> TransferId {
-        let (at, pieces) = (self.routes.to(peer), work.spans.all().len());
-        let id = self.live(peer, work, pieces);
-        if !self.routes.wait_all(at, id) {
+    pub(crate) fn begin(
+        &mut self,
+        now: Nanos,
+        peer: PeerId,
+        work: Work,
+        post: Option<impl FnOnce(LaneId, &Batch<'_>)>,
+    ) -> TransferId {
+        let (at, op, pieces) = (self.routes.to(peer), work.op, work.spans.all().len());
+        let lone = match (&work.spans, post) {
+            (Spans::One(span), Some(post)) => {
+                self.routes.at(at).at_once(span.len).map(|lane| (lane, *span, post))
+            }
+            _ => None,
+        };
+        let id = self.live(peer, work, pieces, u32::from(lone.is_some()));
+        if let Some((lane, span, post)) = lone {
+            self.routes.at(at).post_at_once(lane, Piece::new(id, op, span), &self.lives, post);
+        } else if !self.routes.wait_all(at, id) {
             self.has_begun(now, at);
         }
         id
@@ -90,7 +104,7 @@ impl Transfers {
     /// Begins to send a message, of which these are the parts.
     pub fn begin_message(&mut self, now: Nanos, peer: PeerId, parts: Vec<Arc<[u8]>>) -> TransferId {
         let at = self.routes.to(peer);
-        let id = self.live(peer, Work::of_message(), parts.len());
+        let id = self.live(peer, Work::of_message(), parts.len(), 0);
         let route = self.routes.at(at);
         parts.into_iter().for_each(|part| route.wait(Held::of_message(id, part)));
         self.has_begun(now, at);
@@ -98,9 +112,9 @@ impl Transfers {
     }
 
     #[inline]
-    fn live(&mut self, peer: PeerId, work: Work, pieces: usize) -> TransferId {
+    fn live(&mut self, peer: PeerId, work: Work, pieces: usize, under_way: u32) -> TransferId {
         self.begun += 1;
-        TransferId(self.lives.put(Life::new(work, peer, self.begun, pieces as u32)))
+        TransferId(self.lives.put(Life::new(work, (peer, self.begun), pieces as u32, under_way)))
     }
 
     #[cold]

@@ -26,7 +26,7 @@ fn begin_as(transfers: &mut Transfers, count: u64, op: Op) -> TransferId {
     let keys = Arc::<[u32]>::from([1]);
     let spans = Spans::Many((0..count).map(|at| Span { local: at, remote: at, len: 1 }).collect());
     let work = Work { op, local_keys: keys.clone(), remote_keys: keys, spans };
-    transfers.begin(Nanos::ZERO, PEER, work)
+    transfers.begin(Nanos::ZERO, PEER, work, None::<fn(LaneId, &Batch<'_>)>)
 }
 
 /// What is posted: lane and place of each piece, by place.

@@ -11,6 +11,7 @@ use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_engine::sim::faults::{Fault, Kind};
 use shunt_transfer_engine::sim::{Config, Sim, SimDomain, key};
 use shunt_transfer_engine::transfer::Cancel;
 use shunt_transfer_engine::watch::Goes;
@@ -26,16 +27,20 @@ struct Two {
 }
 
 fn two(rails: u32) -> Two {
+    two_where(rails, false, Vec::new())
+}
+
+fn two_where(rails: u32, unordered: bool, faults: Vec<Fault>) -> Two {
     let config = Config {
         seed: 1,
         nodes: 2,
         rails,
         memory: MEMORY as usize,
         depth: 8,
-        unordered: false,
+        unordered,
         no_truth: 0,
         unproven: 0,
-        faults: Vec::new(),
+        faults,
     };
     let (sim, domains) = Sim::new(config);
     let engines = domains.into_iter().map(|domain| Engine::new(domain, Policy::of_rails(rails))).collect();
@@ -144,6 +149,38 @@ fn a_callback_that_panics_harms_no_other_transfer() {
     two.engines[0].submit_write(now, &write, done).expect("a write");
     two.run();
     assert_eq!((flag.load(Ordering::Acquire), two.engines[0].callback_panics()), (FLAG_DONE, 1));
+}
+
+/// The first piece after a step goes at once, on a lane whose end may have come since.
+#[test]
+fn what_goes_at_once_on_a_lane_that_has_ended_is_sent_again() {
+    for (unordered, late_us) in
+        [false, true].into_iter().flat_map(|order| (0..40).map(move |at| (order, 20 * at)))
+    {
+        let down = Fault { from: 0, lasts: 300_000, node: 0, rail: 0, kind: Kind::Down };
+        let mut two = two_where(1, unordered, vec![down]);
+        let (source, target) = (two.source.clone(), two.target.clone());
+        let write = |at| Write { peer: OTHER, len: 64, imm: Some(7), from: (&source, at), to: (&target, at) };
+        two.sim.write(0, 0, &[5; 128]);
+        let ((first, done), (second, late)) = (flag(), flag());
+        two.engines[0].step(two.sim.now());
+        two.engines[0].submit_write(two.sim.now(), &write(0), done).expect("a write");
+        while two.sim.counts().fences == 0 {
+            assert!(two.sim.next_time() < Nanos::MAX, "the write is lost, and its lane is fenced");
+            two.sim.advance(two.sim.next_time());
+            two.engines[0].step(two.sim.now());
+        }
+        two.sim.advance(two.sim.now() + Nanos::micros(late_us));
+        two.engines[0].submit_write(two.sim.now(), &write(64), late).expect("a write");
+        two.run();
+        let told = [first, second].map(|flag| flag.load(Ordering::Acquire));
+        let came = (two.engines[1].counter(PeerId(0), 7), two.sim.read(1, 0, 128) == [5; 128]);
+        assert_eq!(
+            (told, came),
+            ([FLAG_DONE; 2], (2, true)),
+            "{unordered}, {late_us} us after the fence began"
+        );
+    }
 }
 
 #[test]

@@ -166,7 +166,10 @@ impl Net {
     pub fn post(&mut self, node: u32, id: LaneId, batch: &Batch<'_>) {
         let (pair, side) = (id.0 / 2, (id.0 % 2) as usize);
         for piece in batch.requests() {
-            let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else { return };
+            let Some(known) = self.pairs.get(&pair).filter(|known| !known.stopped[side]) else {
+                self.post_late(node, id, piece.op);
+                continue;
+            };
             assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
             let own = piece.local_keys.get(known.rail as usize);
             let is_own = own == Some(&key(node, known.rail)) || piece.op == Op::Send;
@@ -197,6 +200,21 @@ impl Net {
                 time,
                 Act::Arrive(Way { pair, side, number }, Packet { op, local, remote, key, len }, bytes),
             );
+        }
+    }
+
+    /// A piece is posted on a lane that works no more, which its end was not told yet.
+    fn post_late(&mut self, node: u32, id: LaneId, op: Op) {
+        if let Some(pair) = self.pairs.get_mut(&(id.0 / 2)) {
+            pair.directions[(id.0 % 2) as usize].post(op);
+        }
+        let Op::Write(Some(imm)) = op else { return };
+        for event in &mut self.nodes[node as usize].events {
+            if let Event::Closed(lane, Fence::Counted(counts)) = event
+                && *lane == id
+            {
+                counts.entry(imm).or_default().missing += 1;
+            }
         }
     }
 
