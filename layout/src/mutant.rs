@@ -360,6 +360,22 @@ mutants! {
     UnprovenIsProof = "unproven-is-proof" breaks "transfers: nothing lands after a proof",
     /// An expectation begins to count when it is made.
     EarlyForgotten = "early-forgotten" breaks "transfers: an early immediate is kept",
+    /// The last request that the other end has executed counts as not executed.
+    CutTooEarly = "cut-too-early" breaks "verbs: nothing is executed twice",
+    /// The first request that it has not executed counts as executed.
+    CutTooLate = "cut-too-late" breaks "verbs: nothing is lost",
+    /// Of messages that were executed and not acknowledged the receiver is told nothing.
+    CutUncounted = "cut-uncounted" breaks "verbs: receives are counted at both ends",
+    /// Receives go to another path before the completions of the old one are all there.
+    ReceivesUncounted = "receives-uncounted" breaks "verbs: receives are counted at both ends",
+    /// The sender goes on before the receiver says where it receives.
+    ReadyNotAwaited = "ready-not-awaited" breaks "verbs: receives come first",
+    /// An atomic that was executed, and whose answer is lost, is posted again.
+    LostAnswerRepeated = "lost-answer-repeated" breaks "verbs: nothing is executed twice",
+    /// A READ that was executed counts as done, though its data may not have come.
+    ReadNotRepeated = "read-not-repeated" breaks "verbs: what is complete is there",
+    /// The backup is left for the first path without a fence, by what has completed.
+    ReturnUnfenced = "return-unfenced" breaks "verbs: nothing is executed twice",
 }
 
 #[cfg(feature = "mutants")]

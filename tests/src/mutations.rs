@@ -262,5 +262,13 @@ pub const TABLE: &[Row] = &[
     row(Mutant::CancelledUnfenced, &["transfers_through_random_faults"]),
     row(Mutant::UnprovenIsProof, &["transfers_through_random_faults"]),
     row(Mutant::EarlyForgotten, &["transfers_through_random_faults"]),
+    row(Mutant::CutTooEarly, &["verbs_programs_through_random_faults"]),
+    row(Mutant::CutTooLate, &["verbs_programs_through_random_faults"]),
+    row(Mutant::CutUncounted, &["verbs_programs_through_random_faults"]),
+    row(Mutant::ReceivesUncounted, &["verbs_programs_through_random_faults"]),
+    row(Mutant::ReadyNotAwaited, &["verbs_programs_through_random_faults"]),
+    row(Mutant::LostAnswerRepeated, &["verbs_programs_through_random_faults"]),
+    row(Mutant::ReadNotRepeated, &["verbs_programs_through_random_faults"]),
+    row(Mutant::ReturnUnfenced, &["verbs_programs_through_random_faults"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

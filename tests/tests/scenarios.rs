@@ -602,3 +602,8 @@ fn transfers_take_no_longer_than_their_bars() {
     hold("transfers_prove_cancels_and_cuts_within_a_millisecond");
     hold("transfers_keep_the_rate_of_healthy_rails");
 }
+
+#[test]
+fn verbs_programs_lose_nothing_and_repeat_nothing() {
+    hold("verbs_programs_through_random_faults");
+}

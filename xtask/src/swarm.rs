@@ -1,6 +1,6 @@
 //! `cargo xtask swarm`: builds and runs the swarm of `tests/examples/swarm.rs`.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use shunt_task::stages::{Count, each_line};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ pub const SUMMARY: &str = "random faults on random workloads, one run a seed, ju
 pub const HELP: &str = "swarm [--seeds N | --minutes N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
       [--say] [--lie NAME] [--queues WHERE] [--threads N] [--out DIR]
 swarm FILE.toml [--trace] [--say] [--lie NAME] [--queues WHERE]
+swarm --front verbs|transfer [--first S] [--seeds N]
 swarm --list
 
 Simulates a whole cluster per seed, in parallel, and prints one table: how often each fault was drawn and hit, and
@@ -28,6 +29,8 @@ tests/regressions/.
                 in both, and a seed has one digest in both
   --threads N   runs at a time (default: the cores)
   --out DIR     where failing runs are written (default target/swarm)
+  --front NAME  another program that plays seeds: verbs programs and the library that makes them outlive a NIC, or
+                transfers of the transfer engine, each with its own faults and its own judge (default: 1000 seeds)
   --list        the kinds of faults that are drawn, and the lies";
 
 /// What CI runs: the same seeds each time. Fresh ones are for the night.
@@ -41,7 +44,41 @@ fn build() -> Result<PathBuf> {
     Ok(sh::target_dir().join("debug/examples/swarm"))
 }
 
+/// Other programs that play seeds: the name of each, its package, its example.
+const FRONTS: [(&str, &str, &str); 2] =
+    [("verbs", "shunt-tests", "verbs_swarm"), ("transfer", "shunt-transfer-engine", "transfer_swarm")];
+
+/// What follows `--front`: a program, and the first seed and how many as it takes them.
+fn front(args: &[String]) -> Result<((&'static str, &'static str), [String; 2])> {
+    let (name, rest) = args.split_first().context("--front: expected verbs or transfer, got nothing")?;
+    let known = FRONTS.iter().find(|(front, ..)| front == name);
+    let Some((_, package, example)) = known else {
+        bail!("--front: expected verbs or transfer, got {name:?}")
+    };
+    let (mut first, mut seeds) = (0_u64, 1000_u64);
+    for pair in rest.chunks(2) {
+        let number = pair.get(1).and_then(|text| text.parse().ok());
+        match (pair[0].as_str(), number) {
+            ("--first", Some(number)) => first = number,
+            ("--seeds", Some(number)) => seeds = number,
+            _ => bail!("expected --first S or --seeds N with a whole number behind --front, got {pair:?}"),
+        }
+    }
+    Ok(((package, example), [first.to_string(), seeds.to_string()]))
+}
+
+fn run_front(args: &[String]) -> Result<()> {
+    let ((package, example), numbers) = front(args)?;
+    let what = ["build", "--quiet", "--profile", "test", "--package", package, "--example", example];
+    sh::run(sh::cargo().args(what))?;
+    let program = sh::target_dir().join("debug/examples").join(example);
+    sh::run(sh::command(&program.to_string_lossy()).args(numbers))
+}
+
 pub fn run(args: &[String]) -> Result<()> {
+    if let Some(("--front", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return run_front(rest);
+    }
     let program = build()?;
     sh::run(sh::command(&program.to_string_lossy()).args(args))
 }
@@ -73,6 +110,18 @@ fn number_before(line: &str, word: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_front_takes_a_first_seed_and_a_number_of_them() {
+        let of = |text: &str| front(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let (program, numbers) = of("verbs --seeds 7").unwrap();
+        assert_eq!((program.1, numbers), ("verbs_swarm", ["0".to_owned(), "7".to_owned()]));
+        assert_eq!(of("transfer --first 3").unwrap().1, ["3", "1000"]);
+        for wrong in ["gpu", "verbs --seeds", "verbs --seeds x", "verbs --trace 1"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+        assert!(front(&[]).is_err());
+    }
 
     #[test]
     fn the_last_lines_of_a_swarm_are_read() {

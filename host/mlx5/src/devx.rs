@@ -3,6 +3,7 @@
 use crate::error::DevxError;
 use crate::memory::{DmaBuf, Span};
 use shunt_layout::mlx5::prm::cmd;
+use std::os::fd::RawFd;
 
 /// One UAR page, mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +159,11 @@ pub trait Devx: Send + Sync {
 
     /// The next asynchronous event, if there is one. Never waits.
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError>;
+
+    /// A descriptor that may be read when there is an event; none of a device without one.
+    fn event_fd(&self) -> Option<RawFd> {
+        None
+    }
 
     /// False after a command timed out, until one is answered again. Destructors do not wait for a dead NIC.
     fn responsive(&self) -> bool {

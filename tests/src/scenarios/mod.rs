@@ -31,6 +31,7 @@ mod sharing;
 mod sleeps;
 mod steps;
 mod transfers;
+mod verbs;
 mod words;
 
 pub use kit::{Wrongs, idle, is_broken};
@@ -67,6 +68,7 @@ pub fn all() -> Vec<Scenario> {
         ranks::SCENARIOS,
         fork::SCENARIOS,
         transfers::SCENARIOS,
+        verbs::SCENARIOS,
     ]
     .concat()
 }

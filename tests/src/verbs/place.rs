@@ -44,10 +44,20 @@ impl Door {
         Self { town: town.clone(), sim: sim.clone(), name: name(process) }
     }
 
-    /// The caller is this process's agent, and is woken when a message comes.
-    pub fn live_here(&self) {
+    /// The caller is this process's agent, and is woken when a message comes. What wakes it for other reasons.
+    pub fn live_here(&self) -> Arc<dyn Fn() + Send + Sync> {
         let actor = self.sim.current().expect("an actor");
         self.town.inside().agents.insert(self.name.clone(), actor);
+        let sim = self.sim.clone();
+        Arc::new(move || {
+            if !sim.closing() {
+                sim.unpark(actor);
+            }
+        })
+    }
+
+    fn has_letter(&self) -> bool {
+        self.town.inside().letters.get(&self.name).is_some_and(|all| !all.is_empty())
     }
 }
 
@@ -105,7 +115,8 @@ impl MeetingPlace for Door {
             let now = self.sim.now();
             match due {
                 Some(due) if due <= until => return self.sim.sleep(due.saturating_sub(now)),
-                _ if !self.sim.park(until) => return,
+                // Woken by a NIC, or late enough.
+                _ if !self.sim.park(until) || !self.has_letter() => return,
                 _ => {}
             }
         }

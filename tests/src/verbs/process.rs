@@ -37,8 +37,8 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 const QUIET_NS: u64 = 12_000_000;
 /// Completions that are taken at once.
 const BATCH: usize = 8;
-/// Nothing to do: the program looks again after that, and after twice as long each time up to the second.
-const LOOK_NS: (u64, u64) = (2_000, 40_000);
+/// Nothing to do: the program looks again after that, and after twice as long each time.
+const LOOK_NS: u64 = 2_000;
 /// Room of queue pairs.
 const DEPTH: u32 = WINDOW as u32 + 8;
 const ACCESS: u32 = sys::IBV_ACCESS_LOCAL_WRITE
@@ -94,7 +94,14 @@ impl AgentActor {
         let body = move || {
             let (sim, board) = (&around.sim, &around.board);
             let door = Door::new(&around.town, sim, me);
-            door.live_here();
+            // A NIC's event wakes the agent, as its descriptor does. So does the answer of a command: sooner than it would.
+            let wake = door.live_here();
+            around.fabric.with(|fabric| {
+                for rail in 0..rails.len() as u32 {
+                    let nic = fabric.find(RailAt { pe: me, rail }).expect("added before");
+                    fabric.nic(nic).set_waker(wake.clone());
+                }
+            });
             board.agents.borrow_mut()[me as usize] = sim.current().expect("an actor");
             let post = Arc::new(Post::new(Box::new(door)));
             let workers: Rc<RefCell<Vec<usize>>> = Rc::default();
@@ -133,6 +140,8 @@ pub(super) struct Process {
     queues: Vec<*mut sys::ibv_cq>,
     connections: Vec<Connection>,
     began: bool,
+    /// Commands before the first fault, and between that and the end of it.
+    commands: (Option<u64>, Option<u64>),
     /// Taken apart in this order, after the rest.
     context: Box<VerbsContext>,
     devices: Vec<Box<VerbsContext>>,
@@ -203,6 +212,7 @@ impl Process {
             queues: Vec::new(),
             connections: Vec::new(),
             began: false,
+            commands: (None, None),
             context,
             devices,
             yard,
@@ -336,7 +346,7 @@ impl Process {
     pub(super) fn run(mut self) -> Told {
         let (sim, board) = (self.around.sim.clone(), self.around.board.clone());
         let (me, until) = (self.me as usize, sim.now() + PATIENCE_NS);
-        let mut pause = LOOK_NS.0;
+        let mut pause = LOOK_NS;
         let mut told = Told::default();
         while !Board::all(&board.done) {
             let now = sim.now();
@@ -353,7 +363,8 @@ impl Process {
                 self.connections.iter_mut().for_each(|one| one.post(now, pace_ns, &board));
             }
             board.done.borrow_mut()[me] = self.connections.iter().all(|one| one.is_over(&board));
-            pause = if took { LOOK_NS.0 } else { (2 * pause).min(LOOK_NS.1) };
+            self.count_commands(now);
+            pause = if took { LOOK_NS } else { (2 * pause).min(self.spec.look_ns) };
             sim.sleep(pause + sim.draw(pause));
         }
         // What is late by less than a lifetime comes now.
@@ -373,6 +384,7 @@ impl Process {
     }
 
     fn tell(&mut self, told: &mut Told) {
+        told.commands = self.commands.1.unwrap_or_default();
         for one in &mut self.connections {
             let state = one.pair.state();
             told.switches += u64::from(state.switches);
@@ -381,6 +393,7 @@ impl Process {
             told.at_home += u64::from(returned && matches!(state.recv_on, On::Spare(_)));
             told.completed += one.completed_well();
             told.lost += u64::from(one.lost);
+            told.gaps_ns.extend(one.gap_ns);
             if let Some(why) = state.passing {
                 one.wrong.push(format!("process {}, connection {}: unprotected: {why}", self.me, one.number));
             }
@@ -408,6 +421,7 @@ impl Process {
             return;
         }
         let began_ns = sim.now();
+        board.fault_at.set(self.spec.faults.first().map(|(at, ..)| began_ns + at));
         self.around.fabric.with(|fabric| {
             self.spec.faults.iter().for_each(|(at, place, kind)| fabric.plan(began_ns + at, *place, *kind));
         });
@@ -421,9 +435,32 @@ impl Process {
         }
     }
 
+    /// Counts commands of both first NICs from the first fault until every connection has a completion again.
+    fn count_commands(&mut self, now: u64) {
+        if self.me > 0 || self.around.board.fault_at.get().is_none_or(|at| at > now) {
+            return;
+        }
+        let commands = || {
+            let of = |pe| {
+                self.around.fabric.with_unseen(|fabric| {
+                    let nic = fabric.find(RailAt { pe, rail: 0 }).expect("added before");
+                    fabric.nic(nic).counters().commands
+                })
+            };
+            of(0) + of(1)
+        };
+        match self.commands {
+            (None, _) => self.commands.0 = Some(commands()),
+            (Some(before), None) if self.connections.iter().all(|one| one.gap_ns.is_some()) => {
+                self.commands.1 = Some(commands() - before);
+            }
+            _ => {}
+        }
+    }
+
     /// Takes completions of every queue. True if there were any.
     fn poll(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, now) = (false, self.around.sim.now());
         for cq in self.queues.clone() {
             let mut wcs = [sys::ibv_wc::default(); BATCH];
             // SAFETY: the queue is this program's and alive; there is room for so many.
@@ -432,7 +469,7 @@ impl Process {
             any |= count > 0;
             for wc in &wcs[..count] {
                 let of = self.connections.iter_mut().find(|one| one.pair.qpn == wc.qp_num);
-                of.expect("a queue pair of this program").take(wc, &self.around.board);
+                of.expect("a queue pair of this program").take(now, wc, &self.around.board);
             }
         }
         any

@@ -1,6 +1,6 @@
 //! What a run of verbs programs is, what a program says in the end, and what programs know of each other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
@@ -9,6 +9,9 @@ use crate::rng::Rng;
 
 /// Processes of a run.
 pub(super) const PROCESSES: u32 = 2;
+
+/// A program looks that often at a queue that has nothing for it.
+const LOOK_NS: u64 = 40_000;
 
 /// What a run is.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct VerbsSpec {
     pub retries: u8,
     /// Time between two requests of an end.
     pub pace_ns: u64,
+    /// Longest time until the program looks again at a queue that had nothing.
+    pub look_ns: u64,
     /// Faults: how long after the first request, at which process and rail, and which.
     pub faults: Vec<(u64, RailAt, FaultKind)>,
     /// An agent is stopped: how long after the first request, of which process, and for how long.
@@ -56,6 +61,7 @@ impl VerbsSpec {
             ack_timeout: 8,
             retries: 3,
             pace_ns: 20_000,
+            look_ns: LOOK_NS,
             faults: Vec::new(),
             pauses: Vec::new(),
         }
@@ -75,7 +81,7 @@ impl VerbsSpec {
             };
             let place = RailAt { pe: rng.below(PROCESSES.into()) as u32, rail: u32::from(rng.one_in(4)) };
             let for_ns = Some(200_000 + rng.below(9_000_000));
-            let kind = match rng.below(8) {
+            let kind = match rng.below(9) {
                 0 | 1 => FaultKind::DropAcks { for_ns },
                 2 => FaultKind::BlackholeTx { for_ns },
                 3 => FaultKind::BlackholeRx { for_ns },
@@ -83,6 +89,7 @@ impl VerbsSpec {
                     period_ns: 400_000 + rng.below(3_000_000),
                     count: 1 + rng.below(4) as u32,
                 },
+                8 => FaultKind::LateCqe { by_ns: 50_000 + rng.below(800_000), for_ns },
                 _ => FaultKind::Down { for_ns },
             };
             (at, place, kind)
@@ -105,6 +112,7 @@ impl VerbsSpec {
             ack_timeout: rng.between(7, 10) as u8,
             retries: rng.between(2, 7) as u8,
             pace_ns: rng.pick(&[10_000, 40_000, 80_000, 120_000]),
+            look_ns: LOOK_NS,
             faults,
             pauses,
         }
@@ -126,6 +134,10 @@ pub struct Told {
     pub completed: u64,
     /// Connections that ended because the answer of an atomic was lost.
     pub lost: u64,
+    /// By connection: from the first fault until a request completed that was posted after it, nanoseconds.
+    pub gaps_ns: Vec<u64>,
+    /// Commands that the first NICs of both processes executed meanwhile, until the last of these.
+    pub commands: u64,
 }
 
 /// An end of a connection, as the other end knows it.
@@ -149,6 +161,8 @@ pub(super) struct Board {
     pub done: RefCell<Vec<bool>>,
     /// By process: the actor of its agent.
     pub agents: RefCell<Vec<usize>>,
+    /// When the first fault comes, once that is known.
+    pub fault_at: Cell<Option<u64>>,
     /// By connection: one end got an error; it was that of an atomic whose answer is lost.
     pub lost: RefCell<Vec<bool>>,
     pub explained: RefCell<Vec<bool>>,
@@ -164,6 +178,7 @@ impl Board {
             armed: RefCell::new(vec![false; processes]),
             done: RefCell::new(vec![false; processes]),
             agents: RefCell::new(vec![0; processes]),
+            fault_at: Cell::new(None),
             lost: RefCell::new(vec![false; pairs]),
             explained: RefCell::new(vec![false; pairs]),
             adds: RefCell::new(vec![vec![(0, 0); pairs]; processes]),

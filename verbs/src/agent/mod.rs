@@ -35,12 +35,14 @@ pub use post::{MeetingPlace, Post};
 use required::{BY_LID, ONE_NIC};
 use shunt_layout::mlx5::eqe;
 use shunt_mlx5::descriptor::HalfCard;
+use shunt_mlx5::rail::Rail;
 use shunt_recovery::engine::{Around, Engine};
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Time between two introductions to a peer that has not answered.
@@ -192,6 +194,8 @@ pub struct Agent {
     ports_asked: Nanos,
     /// Processes that run another version.
     foreign: HashSet<String>,
+    /// Rails whose events could not be read: their descriptors are not waited for.
+    deaf: HashSet<usize>,
     /// What is to be told once.
     remarks: Remarks,
     busy: bool,
@@ -214,6 +218,7 @@ impl Agent {
             told: HashMap::new(),
             ports_asked: Nanos::ZERO,
             foreign: HashSet::new(),
+            deaf: HashSet::new(),
             remarks: Remarks::default(),
             busy: false,
         }
@@ -229,14 +234,14 @@ impl Agent {
                 std::thread::sleep(std::time::Duration::from_micros(SOON.get() / 1000));
             } else {
                 let channels = self.channels();
-                let fds = channels.iter().map(|channel| channel.fd()).collect();
-                self.post.directory.wait(fds, 1);
+                let fds = channels.iter().map(|channel| channel.fd()).chain(self.event_fds());
+                self.post.directory.wait(fds.collect(), 1);
             }
         }
     }
 
     /// Does what there is to do. True if the next turn is to come after [`SOON`]; else it may wait a millisecond, or
-    /// until a message comes.
+    /// until a message or an event comes.
     pub fn turn(&mut self) -> bool {
         self.busy = false;
         self.step();
@@ -251,6 +256,32 @@ impl Agent {
         }
         let sent = self.post.carry_on();
         self.busy || !sent || self.charges.iter().any(Charge::is_in_motion)
+    }
+
+    /// Descriptors of NICs that tell of events.
+    fn event_fds(&self) -> impl Iterator<Item = RawFd> {
+        let hears = |(rail, _): &(usize, &Arc<Rail>)| !self.deaf.contains(rail);
+        let rails = self.engine.rails.iter().enumerate().filter(hears);
+        rails.filter_map(|(_, rail)| rail.devx.event_fd())
+    }
+
+    /// What NICs tell of.
+    fn take_events(&mut self) -> Vec<(u32, [u8; 64])> {
+        let mut events = Vec::new();
+        for (rail, one) in self.engine.rails.iter().enumerate() {
+            loop {
+                match one.devx.next_event() {
+                    Ok(Some(event)) => events.push((rail as u32, event)),
+                    Ok(None) => break,
+                    // Its descriptor may be ready for ever, and the agent would never rest.
+                    Err(_) => {
+                        self.deaf.insert(rail);
+                        break;
+                    }
+                }
+            }
+        }
+        events
     }
 
     fn take_orders(&mut self) {
@@ -326,12 +357,7 @@ impl Agent {
     fn step(&mut self) {
         self.take_orders();
         let outcomes = self.engine.nics.take_done();
-        let mut events = Vec::new();
-        for (rail, one) in self.engine.rails.iter().enumerate() {
-            while let Ok(Some(event)) = one.devx.next_event() {
-                events.push((rail as u32, event));
-            }
-        }
+        let events = self.take_events();
         let mut arrived = Vec::new();
         while let Some((from, bytes)) = self.post.directory.receive() {
             arrived.push((from, decode(&bytes), version(&bytes)));

@@ -8,6 +8,7 @@ use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
 use crate::words::{Said, encode};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 use shunt_recovery::endpoint::Half;
 use shunt_recovery::nanos::Nanos;
@@ -111,10 +112,21 @@ impl Agent {
             let shared = charge.pair.shared.as_ref();
             let follows = home && shared.is_some_and(|shared| shared.is_left());
             let called = used[1] == Some(key) && shared.is_some_and(|one| one.is_called_back(charge.pair.id));
-            if !ready || !up || failed || unfit || follows || called || goes_back {
+            if goes_back && Mutant::ReturnUnfenced.on() && charge.fences.is_empty() {
+                self.return_unfenced(now, charge, Fence { key, incarnation, request: 0 });
+            } else if !ready || !up || failed || unfit || follows || called || goes_back {
                 self.ask(now, charge, key, incarnation);
             }
         }
+    }
+
+    /// A break: the cut is what has completed here, and the path is left as it is.
+    fn return_unfenced(&mut self, now: Nanos, charge: &mut Charge, fence: Fence) {
+        let state = charge.pair.state();
+        let track = state.send_on.spare().map_or((0, 0), |track| (track.first_number, track.first_index));
+        let executed = (track.1 + state.sends.first().saturating_sub(track.0)) as u32;
+        drop(state);
+        self.answered(now, charge, fence, Verdict { status: AnswerStatus::Truth, executed });
     }
 
     /// True if neither direction is on the first path or being moved, and that has been ready for long enough. One end
@@ -268,7 +280,7 @@ impl Agent {
         if received > count {
             return self.lose(now, charge, "more messages came than the other end has sent");
         }
-        if received < count {
+        if received < count && !Mutant::ReceivesUncounted.on() {
             if now > since + COMPLETIONS {
                 self.lose(now, charge, "completions of messages that were executed did not come");
             }
@@ -330,7 +342,7 @@ impl Agent {
 
     /// The other end receives somewhere: the rest is sent there.
     fn open_sends(&mut self, charge: &mut Charge) {
-        let Some((number, incarnation)) = charge.ready else { return };
+        let Some((number, incarnation)) = charge.ready.or_else(|| self.unasked(charge)) else { return };
         if !matches!(charge.pair.state().send_on, On::Nowhere) {
             return;
         }
@@ -366,6 +378,12 @@ impl Agent {
         let (device, qpn) = (&pair.context.device, pair.qpn);
         charge::say(&format!("{device} QP {qpn:#x} goes on over {to}, {again} requests posted again"));
         self.busy = true;
+    }
+
+    /// A break: any path will do.
+    fn unasked(&self, charge: &Charge) -> Option<(u32, u32)> {
+        let mut keys = charge.keys.iter().filter(|_| Mutant::ReadyNotAwaited.on());
+        keys.find_map(|key| Some((charge.number(*key)?, self.ready_spare(charge, *key)?.1)))
     }
 
     /// Paths that no direction is on have been left.

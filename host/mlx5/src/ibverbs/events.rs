@@ -7,6 +7,7 @@ use shunt_mlx5_sys::{
     ibv_event_type, mlx5_ib_uapi_devx_async_event_hdr, mlx5dv_devx_event_channel,
 };
 use std::io::{Error, ErrorKind};
+use std::os::fd::RawFd;
 
 /// Bytes of an event queue entry.
 const EQE_BYTES: usize = 64;
@@ -61,6 +62,12 @@ impl Events {
             }
         }
         Ok(None)
+    }
+
+    /// The descriptor of the channel, if the driver gives one.
+    pub(super) fn fd(&self) -> Option<RawFd> {
+        // SAFETY: the channel is open (see `new`).
+        (!self.channel.is_null()).then(|| unsafe { (*self.channel).fd })
     }
 
     fn failed(&self, what: &'static str, detail: String) -> DevxError {

@@ -17,6 +17,7 @@ use crate::devx::{Devx, MkeyShape, Neighbour, PortGid, PortReport, SubnetPort, U
 use crate::error::{DevxError, IbverbsError};
 use crate::memory::{DmaBuf, Span};
 use events::Events;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use worker::Worker;
@@ -158,6 +159,10 @@ impl Devx for IbverbsDevx {
 
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {
         self.events.next()
+    }
+
+    fn event_fd(&self) -> Option<RawFd> {
+        self.events.fd()
     }
 
     fn responsive(&self) -> bool {
