@@ -8,7 +8,7 @@ use shunt_tests::transfers::timing::{Measure, Rates, TimingReport};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A piece that a fault met is done after so long at most, and some piece on any lane.
+/// A piece that was under way where a fault came is done after so long at most, and some piece on any lane.
 const GAP_NS: u64 = 1_000_000;
 /// Of a hundred cancels or cuts 99 have their proof after so long.
 const QUIET_NS: u64 = 1_000_000;
@@ -34,7 +34,7 @@ const fn bar(measure: Measure) -> Bar {
 
 const fn text(measure: Measure) -> &'static str {
     match measure {
-        Measure::First => "fault to the first page done of those that it met",
+        Measure::First => "fault to the first page done of those under way there",
         Measure::Last => "fault to the last of them",
         Measure::Quiet => "no page done on any rail, until then",
         Measure::Detect => "fault to the rail being left",

@@ -16,32 +16,9 @@ use spec::Board;
 pub use spec::{Case, Measure, PAGE, PAGES, Rates, TimingReport, TimingSpec};
 
 use super::ground::{Ground, Played};
-use crate::oracle::{load, store};
 
 /// A run that takes longer, in virtual time, has come to a stop.
 const LIMIT_NS: u64 = 3_000_000_000;
-/// What stands where a page was read, and where memory was taken back.
-const READ: u64 = u64::MAX - 1;
-const TAKEN: u64 = u64::MAX - 2;
-
-/// How long ports hold packets back.
-const HOLD_NS: u64 = 20_000_000;
-
-/// What a word of a transfer is.
-const fn shape(transfer: usize, at: u64) -> u64 {
-    ((transfer as u64) << 24 | at) ^ 0x5ec0
-}
-
-/// Writes a slot.
-fn fill(at: u64, of: impl Fn(u64) -> u64) {
-    (0..spec::SLOT / spec::STEP).for_each(|word| store(at + spec::STEP * word, of(word)));
-}
-
-/// True if a slot holds this.
-fn holds(at: u64, of: impl Fn(u64) -> u64) -> bool {
-    (0..spec::SLOT / spec::STEP).all(|word| load(at + spec::STEP * word) == of(word))
-}
-
 /// Runs it.
 pub fn run(spec: &TimingSpec) -> TimingReport {
     let ground = Ground { seed: spec.seed, rails: spec.rails, rail_gbps: spec.rail_gbps, limit_ns: LIMIT_NS };

@@ -12,7 +12,7 @@ use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::rc::RcDomain;
 
 use super::spec::{Board, Case, Measure, PAGES, SLOT, SLOTS, TimingReport, TimingSpec};
-use super::{READ, TAKEN, fill, holds, shape};
+use super::spec::{READ, TAKEN, fill, holds, shape};
 use crate::sim::SimWorld;
 use crate::transfers::ground::{Opened, Seat};
 

@@ -16,8 +16,8 @@ use shunt_transfer_engine::transfer::{Cancel, Ended};
 use super::spec::{
     Board, Case, Drawn, Measure, PAGE, PAGES, Rates, SLOT, SLOTS, TimingReport, TimingSpec, WINDOW,
 };
+use super::spec::{HOLD_NS, TAKEN, fill, shape};
 use super::watched::{Fault, Watched};
-use super::{HOLD_NS, TAKEN, fill, shape};
 use crate::sim::SimWorld;
 use crate::transfers::ground::{Opened, Seat};
 
