@@ -360,6 +360,8 @@ mutants! {
     UnprovenIsProof = "unproven-is-proof" breaks "transfers: nothing lands after a proof",
     /// An expectation begins to count when it is made.
     EarlyForgotten = "early-forgotten" breaks "transfers: an early immediate is kept",
+    /// A lane is not suspected while any of its pieces is done.
+    AnyProgress = "any-progress" breaks "transfers: a lost piece ends in time",
     /// The last request that the other end has executed counts as not executed.
     CutTooEarly = "cut-too-early" breaks "verbs: nothing is executed twice",
     /// The first request that it has not executed counts as executed.

@@ -262,6 +262,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::CancelledUnfenced, &["transfers_through_random_faults"]),
     row(Mutant::UnprovenIsProof, &["transfers_through_random_faults"]),
     row(Mutant::EarlyForgotten, &["transfers_through_random_faults"]),
+    row(Mutant::AnyProgress, &["transfers_a_piece_that_is_lost_in_silence"]),
     row(Mutant::CutTooEarly, &["verbs_programs_through_random_faults"]),
     row(Mutant::CutTooLate, &["verbs_programs_through_random_faults"]),
     row(Mutant::CutUncounted, &["verbs_programs_through_random_faults"]),

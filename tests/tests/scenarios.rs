@@ -594,6 +594,7 @@ fn moe_roles_of_one_kernel_do_not_wait_for_each_other() {
 #[test]
 fn transfers_count_an_immediate_once_and_prove_their_end() {
     hold("transfers_through_random_faults");
+    hold("transfers_a_piece_that_is_lost_in_silence");
 }
 
 #[test]

@@ -19,12 +19,15 @@ pub struct Policy {
     pub rails: u32,
     /// How long a peer may be without a lane.
     pub give_up: Nanos,
+    /// A lane is fenced once its oldest piece under way is that for so long, and for what all bytes under way take at
+    /// 50 MB/s besides: also where younger ones are done. The domain may suspect it sooner.
+    pub suspect: Nanos,
 }
 
 impl Policy {
     /// Between ends with so many rails each.
     pub const fn of_rails(rails: u32) -> Self {
-        Self { piece_min: PIECE_MIN, rails, give_up: Nanos::secs(1) }
+        Self { piece_min: PIECE_MIN, rails, give_up: Nanos::secs(1), suspect: Nanos::secs(1) }
     }
 
     /// How many immediates a single write of so many bytes has.

@@ -71,7 +71,7 @@ impl<D: Domain> Engine<D> {
         Self {
             domain,
             policy,
-            transfers: Transfers::new(policy.give_up),
+            transfers: Transfers::new(policy.give_up).suspecting(policy.suspect),
             counters: ImmCounters::default(),
             on_done: Vec::new(),
             on_reached: BTreeMap::new(),
@@ -268,6 +268,11 @@ impl<D: Domain> Engine<D> {
     }
 
     /// Expects so many immediates of a peer, by a deadline; at the latest until the peer is lost.
+    ///
+    /// `count` is all that the transfers with this immediate carry, and memory of any of them may be used once it is
+    /// reached, not before. An expectation of fewer proves nothing of any piece: where a NIC counts nothing
+    /// ([`Fence::Counted`](crate::domain::Fence::Counted)) what has arrived is written once more while another piece
+    /// with the same immediate is missing, and that may be after such an expectation was reached.
     ///
     /// # Errors
     /// None are expected, or another expectation of this immediate is open.

@@ -16,6 +16,7 @@
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
+//! | `suspect` | lanes whose oldest piece is not done; pure |
 //! | `probe` | peers that are only waited for; pure |
 //! | [`imm`] | immediates that have arrived, and what is expected of them; pure |
 //! | [`shard`] | pieces of a write, pages, the choice of a rail; pure |
@@ -50,5 +51,6 @@ mod routes;
 pub mod shard;
 pub mod sim;
 mod slab;
+mod suspect;
 pub mod transfer;
 pub mod watch;

@@ -1,10 +1,34 @@
 //! One transfer: how many of its pieces wait, are under way and are done, and how it ends. Pure.
 
 use crate::error::TransferError;
-use crate::ids::{PeerId, TransferId};
+use crate::ids::{LaneId, PeerId, TransferId};
 use crate::piece::Work;
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A lane is to be fenced.
+    Close(LaneId),
+    /// A transfer has ended.
+    Ended(Ended),
+    /// A peer had no lane for the give-up time. Said once for each time it is lost.
+    Lost(PeerId),
+}
+
+/// What has become of lanes and pieces so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lanes that were opened.
+    pub opened: u64,
+    /// Lanes that were closed, because they failed or held what was cancelled.
+    pub closed: u64,
+    /// Pieces that were under way on a closed lane and go over another one.
+    pub again: u64,
+    /// Times that some pieces of an immediate had arrived, some had not, and their receiver could not tell which.
+    pub replays: u64,
+}
 
 /// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,
 /// never posted, or was under way on a lane that was fenced at both ends. Only the end of a transfer makes one.

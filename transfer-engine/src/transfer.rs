@@ -8,41 +8,18 @@ use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
 use crate::lane::{Done, Rest};
 use crate::life::Life;
-pub use crate::life::{Cancel, Ended, Quiesced};
+pub use crate::life::{Cancel, Counts, Ended, Output, Quiesced};
 use crate::message;
 use crate::piece::{Held, Piece, Spans, Tag, Work};
 use crate::recover::{Follows, Plan, Replays};
 use crate::route::Route;
 use crate::routes::Routes;
 use crate::slab::Slab;
+use crate::suspect::Suspects;
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A lane is to be fenced.
-    Close(LaneId),
-    /// A transfer has ended.
-    Ended(Ended),
-    /// A peer had no lane for the give-up time. Said once for each time it is lost.
-    Lost(PeerId),
-}
-
-/// What has become of lanes and pieces so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Lanes that were opened.
-    pub opened: u64,
-    /// Lanes that were closed, because they failed or held what was cancelled.
-    pub closed: u64,
-    /// Pieces that were under way on a closed lane and go over another one.
-    pub again: u64,
-    /// Times that some pieces of an immediate had arrived, some had not, and their receiver could not tell which.
-    pub replays: u64,
-}
 
 /// All transfers of an engine.
 #[derive(Debug)]
@@ -53,6 +30,7 @@ pub struct Transfers {
     lives: Slab<Life>,
     routes: Routes,
     replays: Replays,
+    suspects: Suspects,
     /// [`Transfers::tick`] has nothing to do before.
     due: Nanos,
     out: VecDeque<Output>,
@@ -69,11 +47,18 @@ impl Transfers {
             lives: Slab::new(),
             routes: Routes::default(),
             replays: Replays::new(),
+            suspects: Suspects::new(Nanos::MAX),
             due: Nanos::MAX,
             out: VecDeque::new(),
             done: Vec::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// The same, and a lane is fenced once its oldest piece is that for so long.
+    pub fn suspecting(mut self, after: Nanos) -> Self {
+        self.suspects = Suspects::new(after);
+        self
     }
 
     /// Begins a transfer. With `post` its only piece goes there at once, if a lane has room and nothing waits.
@@ -98,6 +83,7 @@ impl Transfers {
         } else if !self.routes.wait_all(at, id) {
             self.has_begun(now, at);
         }
+        self.suspect_from(now);
         id
     }
 
@@ -108,6 +94,7 @@ impl Transfers {
         let route = self.routes.at(at);
         parts.into_iter().for_each(|part| route.wait(Held::of_message(id, part)));
         self.has_begun(now, at);
+        self.suspect_from(now);
         id
     }
 
@@ -115,6 +102,14 @@ impl Transfers {
     fn live(&mut self, peer: PeerId, work: Work, pieces: usize, under_way: u32) -> TransferId {
         self.begun += 1;
         TransferId(self.lives.put(Life::new(work, (peer, self.begun), pieces as u32, under_way)))
+    }
+
+    /// There is something to look at from now on.
+    #[inline]
+    fn suspect_from(&mut self, now: Nanos) {
+        if self.suspects.next_deadline() == Nanos::MAX {
+            self.due = self.due.min(self.suspects.wake(now));
+        }
     }
 
     #[cold]
@@ -276,6 +271,7 @@ impl Transfers {
             self.lives.get_mut(id.0).into_iter().for_each(|life| life.trouble_mut().drain_until = None);
             self.fence_holders(now, id);
         }
+        self.suspect(now);
         let give_up = self.give_up;
         let gone = |route: &Route| !route.left && route.pathless.is_some_and(|since| since + give_up <= now);
         let mut lost: Vec<_> =
@@ -285,7 +281,17 @@ impl Transfers {
         let drains = self.lives.iter().filter_map(|(_, life)| life.trouble().drain_until);
         let waits = self.routes.iter().filter(|route| !route.left && (!route.lost || route.has_more()));
         let losses = waits.filter_map(|route| route.pathless.map(|since| since + self.give_up));
-        self.due = drains.chain(losses).min().unwrap_or(Nanos::MAX);
+        let looks = self.suspects.next_deadline();
+        self.due = drains.chain(losses).chain([looks]).min().unwrap_or(Nanos::MAX);
+    }
+
+    fn suspect(&mut self, now: Nanos) {
+        let lanes = || self.routes.iter().flat_map(Route::lanes).filter(|(_, lane)| !lane.is_closing());
+        let bytes = lanes().map(|(_, lane)| lane.load().bytes).sum();
+        let oldest = lanes().filter_map(|(id, lane)| Some((*id, lane.oldest()?)));
+        let more = self.lives.iter().next().is_some();
+        let suspects = self.suspects.look(now, oldest, bytes, more);
+        suspects.into_iter().for_each(|lane| self.fence(now, lane));
     }
 
     /// When [`Transfers::tick`] may have something to do next.

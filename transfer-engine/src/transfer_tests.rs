@@ -172,3 +172,27 @@ fn a_read_is_done_when_its_answer_came_and_not_when_it_was_counted() {
     };
     assert_eq!(result, Err(TransferError::Unproven { peer: PEER, pieces: 1 }));
 }
+
+#[test]
+fn a_lane_whose_oldest_piece_stays_is_fenced_though_younger_ones_are_done() {
+    let mut transfers = transfers(&[0], 4).suspecting(Nanos::new(40));
+    let id = begin(&mut transfers, 4, Some(7));
+    assert_eq!(post(&mut transfers).len(), 4);
+    let outputs_at = |transfers: &mut Transfers, now| {
+        transfers.tick(Nanos::new(now));
+        outputs(transfers)
+    };
+    assert_eq!(transfers.next_deadline(), Nanos::new(10));
+    assert_eq!(outputs_at(&mut transfers, 10), []);
+    for (number, now) in [(1, 20), (3, 30)] {
+        transfers.executed(LaneId(0), number);
+        assert_eq!(outputs_at(&mut transfers, now), [], "something is done");
+    }
+    // Its bytes are given 20 ns each.
+    let fenced: Vec<_> = (4..18).filter(|ten| !outputs_at(&mut transfers, 10 * ten).is_empty()).collect();
+    assert_eq!(fenced, [9], "once");
+    transfers.closed(Nanos::new(200), LaneId(0), Fence::NoTruth);
+    assert!(matches!(&outputs(&mut transfers)[..], [Output::Ended(ended)] if ended.transfer == id));
+    transfers.tick(Nanos::new(210));
+    assert!(transfers.next_deadline() > Nanos::new(250), "nothing is under way");
+}

@@ -2,6 +2,7 @@
 //! many.
 
 use shunt_transfer_engine::sim::oracle::{Report, run};
+use shunt_transfer_engine::sim::silence;
 
 const SEEDS: u64 = 400;
 
@@ -65,4 +66,15 @@ fn a_seed_is_one_run() {
 fn without_faults_only_cancelled_transfers_are_not_written() {
     let all = sum(0..60, false);
     assert!(all.written > 0 && all.counts.lost + all.counts.acks_lost + all.counts.held == 0, "{all:?}");
+}
+
+#[test]
+fn a_piece_that_is_lost_in_silence_ends_in_time() {
+    let mut all = 0;
+    for seed in 0..20 {
+        let (wrong, lost) = silence::run(seed);
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+        all += lost;
+    }
+    assert!(all > 0, "pieces were lost");
 }

@@ -2,7 +2,7 @@
 //! faults, cancels and cuts take on soft NICs, in virtual time.
 
 use crate::transfers::timing::{Case, Measure, TimingReport, TimingSpec, run};
-use shunt_transfer_engine::sim::oracle;
+use shunt_transfer_engine::sim::{oracle, silence};
 
 use super::kit::{Wrongs, not_exercised, wrong_if};
 use super::scenario::Scenario;
@@ -14,6 +14,7 @@ const KEPT: f64 = 0.97;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "transfers_through_random_faults", seeds: 60, run: through_faults },
+    Scenario { name: "transfers_a_piece_that_is_lost_in_silence", seeds: 12, run: lost_in_silence },
     Scenario { name: "transfers_leave_a_port_within_a_millisecond", seeds: 8, run: leave_a_port },
     Scenario { name: "transfers_prove_cancels_and_cuts_within_a_millisecond", seeds: 8, run: prove },
     Scenario { name: "transfers_keep_the_rate_of_healthy_rails", seeds: 1, run: keep_the_rate },
@@ -21,6 +22,12 @@ pub const SCENARIOS: &[Scenario] = &[
 
 fn through_faults(seed: u64) -> Wrongs {
     oracle::run(seed, true).wrong
+}
+
+fn lost_in_silence(seed: u64) -> Wrongs {
+    let (mut wrongs, lost) = silence::run(seed);
+    wrongs.extend((lost == 0).then(|| not_exercised("no piece was lost")));
+    wrongs
 }
 
 /// A run, and everything that is wrong with it: this was not measured, or took longer than the bar.

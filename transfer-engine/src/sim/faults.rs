@@ -13,6 +13,8 @@ pub enum Kind {
     Hold,
     /// One piece in three is lost, and of another one in three the acknowledgement.
     Lossy,
+    /// One piece in three is lost, and its sender is never told.
+    Silent,
 }
 
 /// A fault at a rail of a node.

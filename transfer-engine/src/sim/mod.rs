@@ -15,6 +15,7 @@ mod lane;
 mod net;
 pub mod oracle;
 mod rng;
+pub mod silence;
 
 pub use config::{Config, Counts, key};
 pub use rng::Rng;

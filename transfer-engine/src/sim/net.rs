@@ -225,7 +225,8 @@ impl Net {
     fn arrive(&mut self, way: Way, piece: Packet, bytes: &[u8]) {
         let Way { pair: number, side, .. } = way;
         let part = if self.struck(number, |kind| kind == Kind::Lossy) { self.rng.below(3) } else { 2 };
-        let down = part == 0 || self.struck(number, |kind| kind == Kind::Down);
+        let silent = self.struck(number, |kind| kind == Kind::Silent) && self.rng.one_in(3);
+        let down = silent || part == 0 || self.struck(number, |kind| kind == Kind::Down);
         let acks_lost = part == 1 || self.struck(number, |kind| kind == Kind::LoseAcks);
         let ordered = !self.config.unordered;
         let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.stopped[1 - side]) else {
@@ -239,7 +240,10 @@ impl Net {
         if direction.broken || down {
             direction.broken = ordered;
             self.counts.lost += 1;
-            return self.time_out(number, side);
+            if !silent {
+                self.time_out(number, side);
+            }
+            return;
         }
         if denied {
             direction.broken = ordered;

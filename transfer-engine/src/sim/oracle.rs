@@ -157,7 +157,7 @@ impl Run {
         };
         let (sim, domains) = Sim::new(config);
         let give_up = Nanos::micros(rng.between(2_000, 60_000));
-        let policy = Policy { piece_min: 256, rails, give_up };
+        let policy = Policy { piece_min: 256, give_up, ..Policy::of_rails(rails) };
         let keys = |node| (0..rails).map(|rail| key(node, rail)).collect::<Vec<_>>();
         let region = |node| {
             let mr = Mr::new(0, memory, &keys(node)).expect("a region of this run");
