@@ -36,6 +36,7 @@ typedef struct ste_engine ste_engine;
 typedef struct ste_region ste_region;
 typedef struct ste_target ste_target;
 typedef struct ste_operation ste_operation;
+typedef struct ste_watcher ste_watcher;
 
 enum ste_status {
     STE_OK = 0,
@@ -61,7 +62,15 @@ enum ste_status {
     STE_DEFECT = 18  /* a defect of this library */
 };
 
-/* What carries the packets. */
+/* What carries transfers. */
+enum ste_transport {
+    STE_TRANSPORT_RDMA = 0,     /* queue pairs of NICs, as `nic` has it */
+    STE_TRANSPORT_TCP = 1,      /* libfabric over TCP */
+    STE_TRANSPORT_SHM = 2,      /* libfabric over shared memory: processes of one machine */
+    STE_TRANSPORT_LIBFABRIC = 3 /* libfabric, as `provider` has it */
+};
+
+/* What carries the packets of NICs. */
 enum ste_nic {
     STE_NIC_ENVIRONMENT = 0, /* as SHUNT_NIC says, else auto */
     STE_NIC_AUTO = 1,        /* RDMA devices where there are any, else software */
@@ -85,11 +94,14 @@ typedef struct {
     uint32_t nic;        /* enum ste_nic */
     uint32_t rails;      /* NICs of each end: 1 to 8, 0 for 2. All ends have as many */
     uint32_t ends;       /* 2 to 64 ends in this process, or 0: the end that the launcher's variables name */
-    uint32_t reserved;   /* 0 */
+    uint32_t transport;  /* enum ste_transport. All ends have the same */
     double soft_gbps;    /* Gb/s of each rail in software; 0 for 1.0 */
+    const char *provider;  /* of libfabric, such as "efa", with STE_TRANSPORT_LIBFABRIC; else NULL */
+    const char *addresses; /* of this machine for rails of libfabric, one a rail, with commas; NULL: as it finds them */
 } ste_options;
 
-#define STE_OPTIONS(timeout) { sizeof(ste_options), (timeout), STE_NIC_ENVIRONMENT, 0, 0, 0, 0.0 }
+#define STE_OPTIONS(timeout) { sizeof(ste_options), (timeout), STE_NIC_ENVIRONMENT, 0, 0, STE_TRANSPORT_RDMA, 0.0, \
+                               NULL, NULL }
 
 /* Pages of a region: page i begins at offset + indices[i] * stride. */
 typedef struct {
@@ -135,6 +147,11 @@ typedef struct {
     void *user; /* what it was started with */
     ste_result result;
 } ste_event;
+
+/* Is called once, with the end of an operation. */
+typedef void (*ste_on_end)(const ste_event *event);
+/* Is called with the value of a word before a change, and now. 0: it is called for the next one as well. */
+typedef int (*ste_on_change)(void *user, uint64_t before, uint64_t now);
 
 typedef struct {
     uint64_t failovers; /* lanes that were left because of a fault; a lane is a path to a peer over a pair of rails */
@@ -266,12 +283,27 @@ int ste_wait(ste_operation *operation, uint64_t timeout_ns, ste_result *result);
 /* The ends of operations that were not told yet, oldest first, at most `most`. Each is told once, unless it is freed
  * first. STE_TIMEOUT: none within this time. STE_OK: *count of them, 1 or more, whatever each ended with. */
 int ste_poll(ste_engine *engine, ste_event *events, size_t most, uint64_t timeout_ns, size_t *count);
+/* Has a function called with the end of an operation, instead of an event: at once if it has ended, and with STE_CLOSED
+ * if its engine is closed before. One thread of the engine makes all its calls, one after the other, and does nothing
+ * else: so a function may begin operations, wait and free, and holds up the next calls alone. ste_close() is refused
+ * there, and waits for the last call. What a function throws ends the process. STE_REFUSED: its end was told already,
+ * or it has a function. One that is freed is not called for. */
+int ste_when_ended(ste_operation *operation, ste_on_end call);
 /* Cancels a transfer or a scatter and returns at once; its end says what came of it. An end of STE_OK: all of it was
  * written before. `timeout_ns` is for STE_CANCEL_DRAIN alone. */
 int ste_cancel(ste_operation *operation, uint32_t how, uint64_t timeout_ns);
 /* An operation that has not ended goes on, and nothing says when it ends: keep its memory until the engine is
  * closed. */
 int ste_free_operation(ste_operation *operation);
+
+/* Has the engine look at a word, 8 bytes at a multiple of 8, in each of its steps: that which a kernel writes, say, in
+ * one piece. What was written before the word is seen by `call`, which is called as that of ste_when_ended(). Values
+ * between two looks are passed over, and so are those that come while it is called; the last one is told. The word must
+ * stay readable until ste_unwatch() or ste_close() has returned STE_OK. */
+int ste_watch(ste_engine *engine, const uint64_t *word, ste_on_change call, void *user, ste_watcher **watcher);
+/* Ends a watcher and frees it. STE_OK: its word is not read and its function not called any more; from that function
+ * itself: not again. STE_CLOSED: the same once ste_close() has returned STE_OK. */
+int ste_unwatch(ste_watcher *watcher);
 
 /* How many immediates a single write of so many bytes counts. Both ends compute the same. */
 int ste_writes_of(ste_engine *engine, uint64_t bytes, uint32_t *count);

@@ -1,12 +1,14 @@
 //! An end of a job, or a node that connects to others: open, then closed.
 
+use crate::calls::Calls;
 use crate::events::Events;
 use crate::failure::{Failure, Status};
 use crate::tally::{Tally, Token};
 use crate::turns::Turns;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
-use shunt_transfer::{CallError, FABRIC, NicKind, NoNode, Node, Place, Region, Source, Wish};
+use shunt_transfer::transport::Names;
+use shunt_transfer::{CallError, FABRIC, NicKind, NoNode, Node, Place, Region, Source, Way, Wish};
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::LEN_MAX;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,9 +18,20 @@ use std::time::Duration;
 /// Calls of other threads that use a region are over within this time.
 const CALLS: Duration = Duration::from_secs(5);
 
+/// As the header has them.
+const NAMES: Names = Names {
+    transport: "options.transport",
+    provider: "options.provider",
+    addresses: "options.addresses",
+    nic: "options.nic",
+    gbps: "options.soft_gbps",
+};
+
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Opening {
+    /// What carries transfers.
+    pub way: Way,
     /// What carries the packets; else as `SHUNT_NIC` says.
     pub nic: Option<NicKind>,
     /// Rails of each end.
@@ -125,11 +138,12 @@ fn within<T: Send + 'static>(
 }
 
 fn source(opening: &Opening) -> Result<Source, Failure> {
-    let Opening { nic, rails, soft_gbps, .. } = *opening;
+    let Opening { way, nic, rails, soft_gbps, .. } = opening;
     let said = |_: &str| std::env::var(NicKind::VARIABLE).ok();
     let set = NicKind::from_lookup(&said);
     let set = set.map_err(|error| Failure::new(Status::Refused, error.to_string()))?;
-    Ok(Source::find(Wish { nic: nic.or(set).unwrap_or_default(), rails, soft_gbps })?)
+    let wish = Wish { nic: nic.or(set).unwrap_or_default(), rails: *rails, soft_gbps: *soft_gbps };
+    Ok(Source::by(way, &NAMES, wish)?)
 }
 
 fn start(opening: Opening) -> Result<Vec<Node>, Failure> {
@@ -154,7 +168,7 @@ impl Engine {
     fn of(node: Node) -> Self {
         let in_use = Arc::new(Tally::default());
         let end = node.end();
-        let (turns, events) = (Arc::default(), Arc::<Events>::default());
+        let (turns, events) = (Arc::default(), Arc::new(Events::new(Calls::new(in_use.clone()))));
         let live = Live { node, _told: Told(events.clone()), _token: in_use.token() };
         let live = RwLock::new(Some(Arc::new(live)));
         Self { live, in_use, turns, events, regions: Mutex::default(), end }
@@ -168,6 +182,11 @@ impl Engine {
     /// Ends that were not polled yet.
     pub fn events(&self) -> &Arc<Events> {
         &self.events
+    }
+
+    /// Keeps it from being closed.
+    pub fn in_use(&self) -> Token {
+        self.in_use.token()
     }
 
     /// Does something with its node, which is not closed before that is over.
@@ -276,11 +295,15 @@ impl Engine {
         })
     }
 
-    /// Ends it, and waits until its thread is over and its NICs have let go of all memory.
+    /// Ends it, and waits until its threads are over and its NICs have let go of all memory.
     ///
     /// # Errors
     /// Not within this time: memory may still be touched.
     pub fn close(&self, patience: Duration) -> Result<(), Failure> {
+        if self.events.calls.is_here() {
+            let got = "that which calls its functions, and would wait for itself";
+            return Err(Failure::refused("ste_close", "a thread of the program's", got));
+        }
         let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take();
         let regions = std::mem::take(&mut *self.regions.lock().unwrap_or_else(PoisonError::into_inner));
         for region in regions.iter().filter_map(Weak::upgrade) {

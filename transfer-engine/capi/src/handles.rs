@@ -3,6 +3,7 @@
 use crate::engine::{Engine, RegionOf, TargetOf};
 use crate::failure::{Failure, Status};
 use crate::operation::Operation;
+use crate::watchers::WatcherOf;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +23,8 @@ pub enum Object {
     Target(Arc<TargetOf>),
     /// `ste_operation`.
     Operation(Arc<Operation>),
+    /// `ste_watcher`.
+    Watcher(Arc<WatcherOf>),
 }
 
 /// A kind of object.
@@ -55,6 +58,7 @@ kind!(Engine, Engine, "engine", "ste_open");
 kind!(Region, RegionOf, "region", "ste_register");
 kind!(Target, TargetOf, "target", "ste_import");
 kind!(Operation, Operation, "operation", "a call that begins one, such as ste_write");
+kind!(Watcher, WatcherOf, "watcher", "ste_watch");
 
 impl Object {
     const fn name(&self) -> &'static str {
@@ -63,6 +67,7 @@ impl Object {
             Self::Region(_) => RegionOf::NAME,
             Self::Target(_) => TargetOf::NAME,
             Self::Operation(_) => Operation::NAME,
+            Self::Watcher(_) => WatcherOf::NAME,
         }
     }
 }

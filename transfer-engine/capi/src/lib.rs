@@ -6,6 +6,8 @@
 //! | [`engine`] | an end of a job, open and closed |
 //! | [`operation`] | a transfer or an expectation, and its end |
 //! | [`events`] | ends that nobody has polled yet |
+//! | [`calls`] | the thread that calls the program's functions |
+//! | [`watchers`] | words that an engine looks at |
 //! | [`handles`] | what a handle stands for |
 //! | [`failure`] | statuses, and the text of the last failure of a thread |
 //! | [`raw`] | the caller's memory |
@@ -16,6 +18,7 @@
 //! leaves a function.
 
 pub mod api;
+pub mod calls;
 pub mod engine;
 pub mod events;
 pub mod failure;
@@ -24,3 +27,4 @@ pub mod operation;
 pub mod raw;
 pub mod tally;
 pub mod turns;
+pub mod watchers;

@@ -1,5 +1,6 @@
 //! A transfer, an expectation, a scatter or a barrier, and its end.
 
+use crate::calls::Call;
 use crate::events::Events;
 use crate::failure::{Failure, Status};
 use shunt_transfer::pending::{CancelHow, End, Meeting};
@@ -80,6 +81,14 @@ impl Operation {
             Begun::Scatter(scatter) => scatter.when_ended(tell),
             Begun::Barrier(barrier) => barrier.when_ended(tell),
         }
+    }
+
+    /// Has a function called at its end, instead of an event.
+    ///
+    /// # Errors
+    /// Its end was told already, or its engine is closed.
+    pub fn call(&self, handle: usize, call: Call) -> Result<(), Failure> {
+        self.events.call(handle, call)
     }
 
     /// What the caller gave to find it again.

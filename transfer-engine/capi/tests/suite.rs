@@ -190,7 +190,7 @@ fn own_layout() -> String {
             $(let _ = writeln!(text, "{}.{} {}", $name, stringify!($field), offset_of!($of, $field));)*
         };
     }
-    layout!(Options, "ste_options", bytes timeout_ns nic rails ends reserved soft_gbps);
+    layout!(Options, "ste_options", bytes timeout_ns nic rails ends transport soft_gbps provider addresses);
     layout!(RawPages, "ste_pages", indices count stride offset);
     layout!(Outcome, "ste_result", status quiet);
     layout!(Event, "ste_event", operation user result);
@@ -260,6 +260,29 @@ fn what_makes_no_sense_is_refused_and_posts_nothing() {
 fn ends_send_messages_scatter_and_meet() {
     let Some(folder) = folder() else { return };
     alone(&program(folder, "several"), &[], "every message and every share came");
+}
+
+#[test]
+fn functions_are_called_at_ends_and_for_words() {
+    let Some(folder) = folder() else { return };
+    alone(&program(folder, "calls"), &[], "each function once, and every last value");
+}
+
+#[test]
+fn ends_move_every_byte_over_libfabric_and_its_options_are_looked_at() {
+    let Some(folder) = folder() else { return };
+    let run = || {
+        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        plain(&program(folder, "fabric")).env_remove("SHUNT_NIC").output().expect("it starts")
+    };
+    let first = run();
+    if said(&first).contains("install libfabric1") {
+        assert!(std::env::var_os("CI").is_none(), "CI is set, and libfabric is missing");
+        return println!("SKIPPED: {}", said(&first));
+    }
+    let mut first = Some(first);
+    let said = exercised(|| first.take().unwrap_or_else(run));
+    assert!(said.contains("every byte over libfabric"), "{said}");
 }
 
 #[test]

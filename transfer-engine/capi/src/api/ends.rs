@@ -5,9 +5,10 @@ use crate::engine::{Engine, Opening, open};
 use crate::failure::{Failure, Status, guarded};
 use crate::handles::{self, Handle, Object, find, pointer};
 use crate::raw;
-use shunt_transfer::{NicKind, Node};
+use shunt_transfer::{NicKind, Node, Transport, Way};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most rails of an end, and ends of a process.
 const RAILS_MAX: u32 = 8;
@@ -27,10 +28,14 @@ pub struct Options {
     pub rails: u32,
     /// Ends in this process; 0: the launcher's job.
     pub ends: u32,
-    /// 0.
-    pub reserved: u32,
+    /// `STE_TRANSPORT_..`.
+    pub transport: u32,
     /// Gb/s of a rail in software.
     pub soft_gbps: f64,
+    /// The provider of libfabric, or NULL.
+    pub provider: *const c_char,
+    /// Addresses of rails of libfabric with commas between them, or NULL.
+    pub addresses: *const c_char,
 }
 
 /// `ste_counters`.
@@ -45,15 +50,39 @@ pub struct Counters {
     pub again: u64,
 }
 
-pub(super) fn opening(options: Options) -> Result<Opening, Failure> {
-    let Options { bytes, timeout_ns, nic, rails, ends, reserved, soft_gbps } = options;
-    if bytes != size_of::<Options>() || reserved != 0 {
-        let want = format!("{} bytes, `reserved` 0", size_of::<Options>());
-        return Err(Failure::refused("options", &want, format!("{bytes}, {reserved}")));
+/// The caller's options.
+///
+/// # Errors
+/// NULL, or others than there can be.
+///
+/// # Safety
+/// Unless it is NULL, [`Options`] lie at the pointer, and a text at each of their own that is not NULL.
+pub(super) unsafe fn opening(options: *const Options) -> Result<(Opening, Duration), Failure> {
+    raw::present("options", options)?;
+    // SAFETY: the caller of this function vouches for the structure, which begins with its size.
+    let bytes = unsafe { raw::read("options", options.cast::<usize>()) }?;
+    if bytes != size_of::<Options>() {
+        let want = format!("{}, as this version has them", size_of::<Options>());
+        return Err(Failure::refused("options.bytes", &want, bytes));
     }
+    // SAFETY: as above; it has the size of this version's.
+    let options = unsafe { raw::read("options", options) }?;
+    let Options { timeout_ns, nic, rails, ends, transport, soft_gbps, provider, addresses, .. } = options;
     if timeout_ns == 0 {
         return Err(Failure::refused("options.timeout_ns", "1 or more", timeout_ns));
     }
+    let Some(transport) = Transport::ALL.get(transport as usize) else {
+        return Err(Failure::refused("options.transport", "one of STE_TRANSPORT_..", transport));
+    };
+    // SAFETY: the caller of this function vouches for both texts.
+    let [provider, addresses] = unsafe { [text("provider", provider)?, text("addresses", addresses)?] };
+    let way = Way {
+        transport: *transport,
+        provider,
+        addresses: addresses.iter().flat_map(|all| all.split(',')).map(str::to_owned).collect(),
+        has_nic: nic != 0,
+        has_gbps: soft_gbps != 0.0,
+    };
     let nic = match nic {
         0 => None,
         1 => Some(NicKind::Auto),
@@ -72,7 +101,17 @@ pub(super) fn opening(options: Options) -> Result<Opening, Failure> {
     if !soft_gbps.is_finite() || soft_gbps < 0.0 {
         return Err(Failure::refused("options.soft_gbps", "a number above 0", soft_gbps));
     }
-    Ok(Opening { nic, rails, soft_gbps, ends: (ends > 0).then_some(ends) })
+    let opening = Opening { way, nic, rails, soft_gbps, ends: (ends > 0).then_some(ends) };
+    Ok((opening, patience(timeout_ns)))
+}
+
+/// A text of the options, unless it is NULL.
+///
+/// # Safety
+/// As [`raw::text`].
+unsafe fn text(what: &str, pointer: *const c_char) -> Result<Option<String>, Failure> {
+    // SAFETY: the caller of this function vouches for it.
+    (!pointer.is_null()).then(|| unsafe { raw::text(what, pointer) }).transpose()
 }
 
 /// # Safety
@@ -81,9 +120,9 @@ pub(super) fn opening(options: Options) -> Result<Opening, Failure> {
 unsafe extern "C" fn ste_open(options: *const Options, engines: *mut *mut c_void) -> c_int {
     guarded("ste_open", || {
         // SAFETY: the caller's structure.
-        let options = unsafe { raw::read("options", options) }?;
+        let (opening, patience) = unsafe { opening(options) }?;
         raw::present("engines", engines)?;
-        let opened = open(opening(options)?, patience(options.timeout_ns))?;
+        let opened = open(opening, patience)?;
         for (place, engine) in opened.into_iter().enumerate() {
             let handle = pointer(handles::give(Object::Engine(Arc::new(engine))));
             // SAFETY: the caller's array has a place for each end that it asked for.

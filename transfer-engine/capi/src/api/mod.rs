@@ -8,7 +8,8 @@
 //! | [`messages`] | send, receive |
 //! | [`transfers`] | write, write pages, read, expect, counters of immediates |
 //! | [`several`] | scatters and barriers |
-//! | [`operations`] | test, wait, poll, cancel |
+//! | [`operations`] | test, wait, poll, functions that are called, cancel |
+//! | [`watch`] | words that an engine looks at |
 //! | [`words`] | version, statuses in words, the last failure |
 
 pub mod ends;
@@ -18,6 +19,7 @@ pub mod operations;
 pub mod peers;
 pub mod several;
 pub mod transfers;
+pub mod watch;
 pub mod words;
 
 use std::time::Duration;

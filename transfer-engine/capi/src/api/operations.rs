@@ -1,4 +1,4 @@
-//! Test, wait, poll, cancel.
+//! Test, wait, poll, functions that are called, cancel.
 
 use super::patience;
 use crate::engine::Engine;
@@ -81,6 +81,30 @@ extern "C" fn ste_cancel(operation: Handle, how: u32, timeout_ns: u64) -> c_int 
     })
 }
 
+/// The end of an operation that has ended and was not freed.
+fn event(handle: usize) -> Option<Event> {
+    let operation = find::<Operation>(pointer(handle)).ok()?;
+    let ended = operation.wait(Duration::ZERO)?;
+    let user = std::ptr::with_exposed_provenance_mut(operation.user());
+    Some(Event { operation: pointer(handle), user, result: Outcome::from(&ended) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ste_when_ended(operation: Handle, call: Option<extern "C" fn(*const Event)>) -> c_int {
+    guarded("ste_when_ended", || {
+        let found = find::<Operation>(operation)?;
+        let call = call.ok_or_else(|| Failure::refused("call", "a function", "NULL"))?;
+        let handle = operation.addr();
+        let tell = move || {
+            // One that was freed since is told of no more.
+            if let Some(event) = event(handle) {
+                call(&raw const event);
+            }
+        };
+        found.call(handle, Box::new(tell))
+    })
+}
+
 /// # Safety
 /// `events` is NULL or has `most` places; `count` is NULL or can be written.
 #[unsafe(no_mangle)]
@@ -106,10 +130,7 @@ unsafe extern "C" fn ste_poll(
         let mut told = 0;
         for handle in ended {
             // One that another thread has freed since is no event any more.
-            let Ok(operation) = find::<Operation>(pointer(handle)) else { continue };
-            let Some(ended) = operation.wait(Duration::ZERO) else { continue };
-            let user = std::ptr::with_exposed_provenance_mut(operation.user());
-            let event = Event { operation: pointer(handle), user, result: Outcome::from(&ended) };
+            let Some(event) = event(handle) else { continue };
             // SAFETY: the caller's array has `most` places, and no more operations were taken.
             unsafe { events.add(told).write_unaligned(event) };
             told += 1;

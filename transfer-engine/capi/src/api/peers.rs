@@ -32,15 +32,14 @@ unsafe extern "C" fn ste_listen(
 ) -> c_int {
     guarded("ste_listen", || {
         // SAFETY: the caller's structure.
-        let options = unsafe { raw::read("options", options) }?;
+        let (opening, patience) = unsafe { opening(options) }?;
         // SAFETY: the caller's text.
         let at = unsafe { raw::text("at", at) }?;
         raw::present("engine", engine)?;
-        let opening = opening(options)?;
         if let Some(ends) = opening.ends {
             return Err(Failure::refused("options.ends", "0 for a node that listens", ends));
         }
-        let opened = engine::listen(opening, at, number, patience(options.timeout_ns))?;
+        let opened = engine::listen(opening, at, number, patience)?;
         // SAFETY: the caller's pointer.
         unsafe { raw::write("engine", engine, pointer(handles::give(Object::Engine(Arc::new(opened))))) }
     })

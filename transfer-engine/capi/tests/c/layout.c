@@ -33,8 +33,10 @@ int main(void) {
     FIELD(ste_options, nic);
     FIELD(ste_options, rails);
     FIELD(ste_options, ends);
-    FIELD(ste_options, reserved);
+    FIELD(ste_options, transport);
     FIELD(ste_options, soft_gbps);
+    FIELD(ste_options, provider);
+    FIELD(ste_options, addresses);
     SIZE(ste_pages);
     FIELD(ste_pages, indices);
     FIELD(ste_pages, count);

@@ -136,14 +136,31 @@ static void refusals_of_handles(ste_engine *one, memory *from) {
     static const struct {
         size_t bytes;
         uint64_t timeout_ns;
-        uint32_t nic, rails, ends, reserved;
+        uint32_t nic, rails, ends, transport;
         double soft_gbps;
-    } WRONG[] = {{1, 1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}, {0, 1, 4, 0, 0, 0, 0},  {0, 1, 0, 9, 0, 0, 0},
-                 {0, 1, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 65, 0, 0}, {0, 1, 0, 0, 0, 1, 0}, {0, 1, 0, 0, 0, 0, -1}};
+        const char *provider, *addresses, *why;
+    } WRONG[] = {
+        {1, 1, 0, 0, 0, 0, 0, NULL, NULL, "options.bytes: expected "},
+        {0, 0, 0, 0, 0, 0, 0, NULL, NULL, "options.timeout_ns: expected 1 or more, got 0"},
+        {0, 1, 4, 0, 0, 0, 0, NULL, NULL, "options.nic: expected one of STE_NIC_.., got 4"},
+        {0, 1, 0, 9, 0, 0, 0, NULL, NULL, "options.rails: expected at most 8, got 9"},
+        {0, 1, 0, 0, 1, 0, 0, NULL, NULL, "options.ends: expected 0 for the launcher's job, or 2 to 64, got 1"},
+        {0, 1, 0, 0, 65, 0, 0, NULL, NULL, "options.ends: expected"},
+        {0, 1, 0, 0, 0, 4, 0, NULL, NULL, "options.transport: expected one of STE_TRANSPORT_.., got 4"},
+        {0, 1, 0, 0, 0, 0, -1, NULL, NULL, "options.soft_gbps: expected a number above 0, got -1"},
+        {0, SOON, 0, 0, 2, 3, 0, NULL, NULL, "options.transport libfabric: expected options.provider, got none"},
+        {0, SOON, 0, 0, 2, 1, 0, "efa", NULL, "options.provider efa: expected options.transport libfabric, got another"},
+        {0, SOON, 3, 0, 2, 1, 0, NULL, NULL, "options.nic: expected rails of NICs, got libfabric's tcp"},
+        {0, SOON, 0, 0, 2, 2, 1, NULL, NULL, "options.soft_gbps: expected rails of NICs, got libfabric's shm"},
+        {0, SOON, 0, 0, 2, 0, 0, NULL, "10.0.0.1",
+         "options.addresses: expected rails of libfabric, got NICs; set options.transport"},
+    };
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
         ste_options wrong = {WRONG[i].bytes ? WRONG[i].bytes : sizeof wrong, WRONG[i].timeout_ns, WRONG[i].nic,
-                             WRONG[i].rails, WRONG[i].ends, WRONG[i].reserved, WRONG[i].soft_gbps};
+                             WRONG[i].rails, WRONG[i].ends, WRONG[i].transport, WRONG[i].soft_gbps,
+                             WRONG[i].provider, WRONG[i].addresses};
         IS(STE_REFUSED, ste_open(&wrong, &engine));
+        TRUE(strncmp(ste_last_error(), WRONG[i].why, strlen(WRONG[i].why)) == 0);
     }
     /* No launcher has started this. */
     options.nic = STE_NIC_SOFT;
