@@ -7,8 +7,9 @@ use pyo3::types::PyBytes;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use shunt_transfer::pending::{CancelHow, End};
+use shunt_transfer::transport::Names;
 use shunt_transfer::{
-    CallError, Change, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Wish,
+    CallError, Change, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Way, Wish,
 };
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::region::{MrDesc, Rights};
@@ -62,11 +63,42 @@ fn rights(name: &str) -> PyResult<Rights> {
     })
 }
 
-fn wish(nic: Option<&str>, rails: u32, soft_gbps: f64) -> PyResult<Wish> {
-    let said = nic.map(str::to_owned).or_else(|| std::env::var(NicKind::VARIABLE).ok());
-    let kind = NicKind::from_lookup(&|_| said.clone());
-    let nic = kind.map_err(|error| PyValueError::new_err(error.to_string()))?.unwrap_or_default();
-    Ok(Wish { nic, rails, soft_gbps })
+/// As the package has them.
+const NAMES: Names = Names {
+    transport: "transport",
+    provider: "provider",
+    addresses: "addresses",
+    nic: "nic",
+    gbps: "soft_gbps",
+};
+/// Gb/s of a rail in software, where nothing is said.
+const SOFT_GBPS: f64 = 1.0;
+
+/// What carries transfers, as the package gives it: transport, provider, addresses, kind of NICs, rate of NICs in
+/// software.
+type Typed = (String, Option<String>, Vec<String>, Option<String>, Option<f64>);
+
+/// What is asked for.
+struct Asked {
+    way: Way,
+    wish: Wish,
+}
+
+impl Asked {
+    fn of(typed: Typed, rails: u32) -> PyResult<Self> {
+        let (transport, provider, addresses, nic, gbps) = typed;
+        let refused = |error: String| PyValueError::new_err(error);
+        let transport = transport.parse().map_err(|error| refused(format!("transport: {error}")))?;
+        let way = Way { transport, provider, addresses, has_nic: nic.is_some(), has_gbps: gbps.is_some() };
+        let said = nic.or_else(|| std::env::var(NicKind::VARIABLE).ok());
+        let kind = NicKind::from_lookup(&|_| said.clone());
+        let nic = kind.map_err(|error| refused(error.to_string()))?.unwrap_or_default();
+        Ok(Self { way, wish: Wish { nic, rails, soft_gbps: gbps.unwrap_or(SOFT_GBPS) } })
+    }
+
+    fn source(&self) -> Result<Source, NoNode> {
+        Source::by(&self.way, &NAMES, self.wish)
+    }
 }
 
 /// Waits without the interpreter, and lets a signal end it. `None`: not in time.
@@ -113,14 +145,14 @@ impl PyNode {
 
 fn joined(
     py: Python<'_>,
-    wish: Wish,
+    asked: &Asked,
     place: impl FnOnce(&Source) -> Result<Place, NoNode> + Send,
 ) -> PyResult<Vec<PyNode>> {
     let nodes = py.detach(|| {
-        let source = Source::find(wish)?;
+        let source = asked.source()?;
         let place = place(&source)?;
         place.lines.iter().for_each(|line| shunt_transfer::complain(line));
-        Node::start(place, wish.rails)
+        Node::start(place, asked.wish.rails)
     });
     Ok(nodes.map_err(|error| no_node(&error))?.into_iter().map(PyNode::of).collect())
 }
@@ -131,56 +163,49 @@ fn one(nodes: Vec<PyNode>) -> PyResult<PyNode> {
 
 #[pymethods]
 impl PyNode {
-    /// All ends in this process, on software NICs.
+    /// All ends in this process: on software NICs, unless it is libfabric.
     #[staticmethod]
-    fn alone(py: Python<'_>, ends: u32, rails: u32, soft_gbps: f64) -> PyResult<Vec<Self>> {
+    fn alone(py: Python<'_>, ends: u32, rails: u32, typed: Typed) -> PyResult<Vec<Self>> {
         job::within("ends", ends, 2, 64)?;
-        joined(py, wish(Some("soft"), rails, soft_gbps)?, |source| Place::alone(source, ends))
+        let mut asked = Asked::of(typed, rails)?;
+        asked.wish.nic = NicKind::Soft;
+        joined(py, &asked, |source| Place::alone(source, ends))
     }
 
     /// The end that this process is, as its launcher's variables say.
     #[staticmethod]
-    fn from_env(py: Python<'_>, nic: Option<&str>, rails: u32, soft_gbps: f64) -> PyResult<Self> {
+    fn from_env(py: Python<'_>, rails: u32, typed: Typed) -> PyResult<Self> {
         let alone = "SHUNT_RANK: expected a number, as `shunt run -n 2 -- python3 ..` and other launchers set it, got \
                      nothing";
         let place =
             |source: &Source| Place::from_env(source)?.ok_or_else(|| NoNode::Refused(alone.to_owned()));
-        one(joined(py, wish(nic, rails, soft_gbps)?, place)?)
+        one(joined(py, &Asked::of(typed, rails)?, place)?)
     }
 
     /// The end that this process is, of a job whose rank 0 has made `unique_id`, and gives what it made it with.
     #[staticmethod]
-    #[pyo3(signature = (rank, ranks, unique_id, root, nic, rails, soft_gbps))]
-    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    #[pyo3(signature = (rank, ranks, unique_id, root, rails, typed))]
     fn join(
         py: Python<'_>,
         rank: u32,
         ranks: u32,
         unique_id: &[u8],
         root: Option<&PyRoot>,
-        nic: Option<&str>,
         rails: u32,
-        soft_gbps: f64,
+        typed: Typed,
     ) -> PyResult<Self> {
         let joining = job::joining(rank, ranks, unique_id, root)?;
-        one(joined(py, wish(nic, rails, soft_gbps)?, |source| Place::join(source, joining))?)
+        one(joined(py, &Asked::of(typed, rails)?, |source| Place::join(source, joining))?)
     }
 
     /// A node without peers, which listens at an address for others; `end`: its number among those of this machine on
     /// software NICs.
     #[staticmethod]
-    fn listen(
-        py: Python<'_>,
-        at: &str,
-        end: u32,
-        nic: Option<&str>,
-        rails: u32,
-        soft_gbps: f64,
-    ) -> PyResult<Self> {
-        let wish = wish(nic, rails, soft_gbps)?;
+    fn listen(py: Python<'_>, at: &str, end: u32, rails: u32, typed: Typed) -> PyResult<Self> {
+        let asked = Asked::of(typed, rails)?;
         let fabric = std::env::var("SHUNT_FABRIC").unwrap_or_else(|_| shunt_transfer::FABRIC.to_owned());
         let node = py.detach(|| {
-            let place = Arc::new(Place::beside(&Source::find(wish)?, end, &fabric)?);
+            let place = Arc::new(Place::beside(&asked.source()?, end, &fabric)?);
             place.lines.iter().for_each(|line| shunt_transfer::complain(line));
             Node::open(&place, end, rails, at)
         });

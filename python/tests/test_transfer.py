@@ -116,6 +116,20 @@ class Pair(unittest.TestCase):
             (ValueError, "did you mean `down`", lambda: self.one.inject(0, "dwon")),
             (ValueError, "SHUNT_RANK: expected a number", st.Engine.from_env),
             (ValueError, "ends: expected 2 to 64, got 1", lambda: st.Engine.threads(1)),
+            (ValueError, 'transport: expected rdma, tcp, shm or libfabric, got "udp"',
+             lambda: st.Engine.threads(transport="udp")),
+            (ValueError, "^transport libfabric: expected provider, got none",
+             lambda: st.Engine.threads(transport="libfabric")),
+            (ValueError, "^provider efa: expected transport libfabric, got another",
+             lambda: st.Engine.listen(transport="tcp", provider="efa")),
+            (ValueError, "^nic: expected rails of NICs, got libfabric's tcp",
+             lambda: st.Engine.from_env(nic="soft", transport="tcp")),
+            (ValueError, "^soft_gbps: expected rails of NICs, got libfabric's shm",
+             lambda: st.Engine.threads(transport="shm", soft_gbps=1.0)),
+            (ValueError, "^addresses: expected rails of libfabric, got NICs; set transport",
+             lambda: st.Engine.threads(addresses=["10.0.0.1"])),
+            (TypeError, "^addresses: expected a list of addresses, got '10.0.0.1'",
+             lambda: st.Engine.threads(transport="tcp", addresses="10.0.0.1")),
         ):
             with self.assertRaisesRegex(error, said):
                 call()
@@ -141,6 +155,34 @@ class Tensors(unittest.TestCase):
             own, other = one.register(source), two.register(target, "write")
             one.write(1, own, st.Target(other.describe())).wait(SOON)
             self.assertTrue(torch.equal(source, target))
+
+
+class Libfabric(unittest.TestCase):
+    def test_a_write_arrives_over_tcp_while_a_rail_goes_down_and_comes_back(self):
+        addresses = ["127.0.0.1", "127.0.0.2"]
+        try:
+            one, two = st.Engine.threads(2, transport="tcp", addresses=addresses)
+        except RuntimeError as error:
+            if "install libfabric1" not in str(error) or "CI" in os.environ:
+                raise
+            self.skipTest(str(error))
+        with one, two:
+            self.assertIn("provider tcp", one.nics)
+            source, target = np.zeros(1 << 16, np.uint32), np.zeros(1 << 16, np.uint32)
+            own, at = one.register(source), st.Target(two.register(target, "write").describe())
+            for turn in range(400):
+                if turn in (5, 15):
+                    one.inject(0, "down" if turn == 5 else "up")
+                if turn > 40 and one.counts().failovers > 0:
+                    break
+                source[:] = np.arange(1 << 16) + turn
+                counted = two.expect(0, 7, one.writes_of(own.nbytes), SOON)
+                one.write(1, own, at, imm=7).wait(SOON)
+                counted.wait(SOON)
+                self.assertTrue((source == target).all())
+            self.assertGreater(one.counts().failovers, 0)
+        with self.assertRaisesRegex(ValueError, "addresses: expected 2, one a rail, got 1"):
+            st.Engine.threads(transport="tcp", addresses=addresses[:1])
 
 
 class Nodes(unittest.TestCase):

@@ -153,10 +153,27 @@ def _memory(memory: Any) -> tuple[int, int]:
     return int(array.ctypes.data), int(array.nbytes)
 
 
+def _typed(
+    transport: str, provider: str | None, addresses: Sequence[str], nic: str | None, soft_gbps: float | None
+) -> tuple[str, str | None, list[str], str | None, float | None]:
+    """What carries transfers, as the library takes it."""
+    transport = checked.instance(transport, str, "transport", '"rdma", "tcp", "shm" or "libfabric"')
+    if provider is not None:
+        provider = checked.instance(provider, str, "provider", 'a provider of libfabric such as "efa"')
+    if isinstance(addresses, str):
+        raise TypeError(f"addresses: expected a list of addresses, got {checked.shown(addresses)}")
+    right = "addresses of this machine"
+    return transport, provider, [checked.instance(at, str, "addresses", right) for at in addresses], nic, soft_gbps
+
+
 class Engine:
     """This process's end: connected to every other one over each rail. `from_env`, `from_group` and `threads` make it.
 
     `listen` makes a node without peers instead, which connects to others one by one.
+
+    All of them take what carries transfers: `transport` is `rdma` (NICs), `tcp` or `shm` (libfabric over TCP or shared
+    memory), or `libfabric` with a `provider` such as `efa`. `addresses` are those of this machine for the rails of
+    libfabric, one a rail; without them libfabric finds one.
     """
 
     def __init__(self, native: Any) -> None:
@@ -165,35 +182,74 @@ class Engine:
         self.nics: str = native.nics()
 
     @classmethod
-    def from_env(cls, *, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0) -> Engine:
+    def from_env(
+        cls,
+        *,
+        rails: int = 2,
+        nic: str | None = None,
+        soft_gbps: float | None = None,
+        transport: str = "rdma",
+        provider: str | None = None,
+        addresses: Sequence[str] = (),
+    ) -> Engine:
         """The end that the launcher's variables name: `shunt run`, mpirun, srun or torchrun.
 
-        `rails`: NICs of each end. `nic`: `auto`, `mlx5` or `soft`, else as `SHUNT_NIC` says. `soft_gbps`: Gb/s of a
-        rail in software.
+        `rails`: rails of each end. `nic`: `auto`, `mlx5` or `soft`, else as `SHUNT_NIC` says. `soft_gbps`: Gb/s of a
+        rail in software, 1 if nothing is said.
         """
-        return cls(_native.TransferNode.from_env(nic, checked.whole(rails, "rails", 1, _RAILS_MAX), soft_gbps))
+        typed = _typed(transport, provider, addresses, nic, soft_gbps)
+        return cls(_native.TransferNode.from_env(checked.whole(rails, "rails", 1, _RAILS_MAX), typed))
 
     @classmethod
     def from_group(
-        cls, group: Any = None, comm: Any = None, *, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0
+        cls,
+        group: Any = None,
+        comm: Any = None,
+        *,
+        rails: int = 2,
+        nic: str | None = None,
+        soft_gbps: float | None = None,
+        transport: str = "rdma",
+        provider: str | None = None,
+        addresses: Sequence[str] = (),
     ) -> Engine:
         """The end that this process is in a process group of torch, or in a communicator of mpi4py."""
+        typed = _typed(transport, provider, addresses, nic, soft_gbps)
         rails = checked.whole(rails, "rails", 1, _RAILS_MAX)
         rank, ranks, gather = gatherer(group, comm)
         # The root listens for as long as this rank is in `join`.
         root = _native.Root() if rank == 0 else None
         unique_id = gather(root.unique_id() if root else None)[0]
-        return cls(_native.TransferNode.join(rank, ranks, unique_id, root, nic, rails, soft_gbps))
+        return cls(_native.TransferNode.join(rank, ranks, unique_id, root, rails, typed))
 
     @classmethod
-    def threads(cls, ends: int = 2, *, rails: int = 2, soft_gbps: float = 1.0) -> list[Engine]:
-        """All ends in this process, on NICs in software: for tests."""
+    def threads(
+        cls,
+        ends: int = 2,
+        *,
+        rails: int = 2,
+        soft_gbps: float | None = None,
+        transport: str = "rdma",
+        provider: str | None = None,
+        addresses: Sequence[str] = (),
+    ) -> list[Engine]:
+        """All ends in this process, on NICs in software or over libfabric: for tests."""
+        typed = _typed(transport, provider, addresses, None, soft_gbps)
         ends, rails = checked.whole(ends, "ends", 2, 64), checked.whole(rails, "rails", 1, _RAILS_MAX)
-        return [cls(native) for native in _native.TransferNode.alone(ends, rails, soft_gbps)]
+        return [cls(native) for native in _native.TransferNode.alone(ends, rails, typed)]
 
     @classmethod
     def listen(
-        cls, at: str = "127.0.0.1:0", *, end: int = 0, rails: int = 2, nic: str | None = None, soft_gbps: float = 1.0
+        cls,
+        at: str = "127.0.0.1:0",
+        *,
+        end: int = 0,
+        rails: int = 2,
+        nic: str | None = None,
+        soft_gbps: float | None = None,
+        transport: str = "rdma",
+        provider: str | None = None,
+        addresses: Sequence[str] = (),
     ) -> Engine:
         """A node that listens at `at`, `HOST:PORT`, for others with the same SHUNT_SECRET_FILE, which come and go.
 
@@ -202,7 +258,8 @@ class Engine:
         """
         rails, end = checked.whole(rails, "rails", 1, _RAILS_MAX), checked.whole(end, "end")
         at = checked.instance(at, str, "at", "HOST:PORT")
-        return cls(_native.TransferNode.listen(at, end, nic, rails, soft_gbps))
+        typed = _typed(transport, provider, addresses, nic, soft_gbps)
+        return cls(_native.TransferNode.listen(at, end, rails, typed))
 
     @property
     def listens_at(self) -> str:
