@@ -16,8 +16,9 @@ pub const SUMMARY: &str =
 pub const HELP: &str = "verbs-two-hosts [--dev]
 
 Runs ib_write_bw and shunt-verbs-count between two network namespaces (root, iproute2), by RoCE v2, on what
-`cargo build --release` made. They find each other through `shunt store serve`, which is killed before the cable of the
-first NIC is pulled for a second and a half. Output is kept under <target>/ci/verbs-two-hosts.
+`cargo build --release` made. They find each other through `shunt store serve`, a Redis server (skipped without
+redis-server) or a folder. That is gone before the cable of the first NIC is pulled for a second and a half. Output is kept
+under <target>/ci/verbs-two-hosts.
 
   --dev  run what `cargo build` made instead";
 
@@ -33,8 +34,12 @@ const HANG: Duration = Duration::from_secs(120);
 /// What becomes of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Store {
-    /// It is killed before the cable is pulled.
+    /// `shunt store serve`, which is killed before the cable is pulled.
     Killed,
+    /// A Redis server, to which that happens.
+    Redis,
+    /// A folder, which is removed then.
+    Folder,
     /// It never was.
     Absent,
 }
@@ -97,6 +102,26 @@ const CASES: &[Case] = &[
         well: true,
         moves: true,
     },
+    Case {
+        name: "count-redis",
+        program: "shunt-verbs-count",
+        args: "--seconds 9",
+        shim: true,
+        store: Store::Redis,
+        pulled: true,
+        well: true,
+        moves: true,
+    },
+    Case {
+        name: "count-folder",
+        program: "shunt-verbs-count",
+        args: "--seconds 9",
+        shim: true,
+        store: Store::Folder,
+        pulled: true,
+        well: true,
+        moves: true,
+    },
 ];
 
 /// The stage of `cargo xtask ci`.
@@ -132,6 +157,11 @@ fn run_cases(built: &std::path::Path) -> Result<Count> {
     let mut count = Count::default();
     for case in CASES {
         let start = Instant::now();
+        if case.store == Store::Redis && sh::command("redis-server").arg("--version").output().is_err() {
+            println!("  {:36} skipped: redis-server needs the package redis-server", case.name);
+            count.skipped += 1;
+            continue;
+        }
         hosts.net.wait_for_links()?;
         let wrong = hosts.run(case)?;
         let outputs = ["store", "server", "client"].map(|side| (side, hosts.file(case, side)));
@@ -163,12 +193,18 @@ impl Hosts {
     }
 
     /// `shunt` on a host, with files of its own.
-    fn shunt(&self, host: u32) -> Result<Command> {
+    fn shunt(&self, case: &Case, host: u32) -> Result<Command> {
         let runtime = self.dir.join(format!("host-{host}"));
         std::fs::create_dir_all(&runtime)?;
         let mut command = self.net.on_host(host, &self.built.join("shunt").to_string_lossy());
         command.env("XDG_RUNTIME_DIR", runtime).env("SHUNT_SECRET", SECRET).env("SHUNT_GIVE_UP", "30s");
-        command.env("SHUNT_VERBS_STORE", format!("tcp://{STORE}"));
+        let at = match case.store {
+            Store::Killed | Store::Absent => format!("tcp://{STORE}"),
+            Store::Redis => format!("redis://{STORE}"),
+            Store::Folder => format!("file://{}", self.folder().display()),
+        };
+        // A folder says no address, and the rails have some as well.
+        command.env("SHUNT_VERBS_STORE", at).env("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "=c");
         // The cable takes the answers of some atomics with it, and nobody reads them.
         command.env("SHUNT_VERBS_ATOMIC_ANSWER", "any");
         Ok(command)
@@ -182,7 +218,7 @@ impl Hosts {
 
     fn start(&self, case: &Case, host: u32) -> Result<Side> {
         let client = host == 0;
-        let mut command = self.shunt(host)?;
+        let mut command = self.shunt(case, host)?;
         command.args(["soft-rdma", "run", "--roce", &self.net.rails(host, false), "--"]);
         if case.shim {
             command.arg(self.built.join("shunt")).args(["verbs", "run", "--"]);
@@ -200,25 +236,46 @@ impl Hosts {
         self.spawn(case, if client { "client" } else { "server" }, command)
     }
 
+    fn folder(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+
+    /// Makes the store, if there is to be one.
+    fn open_store(&self, case: &Case) -> Result<Option<Side>> {
+        let command = match case.store {
+            Store::Absent => return Ok(None),
+            Store::Folder => {
+                std::fs::create_dir_all(self.folder())?;
+                return Ok(None);
+            }
+            Store::Killed => {
+                let mut command = self.shunt(case, 0)?;
+                command.args(["store", "serve", "--listen", STORE]);
+                command
+            }
+            Store::Redis => {
+                let mut command = self.net.on_host(0, "redis-server");
+                let (at, port) = STORE.split_once(':').context("HOST:PORT")?;
+                command.args(["--bind", at, "--port", port, "--save", "", "--protected-mode", "no"]);
+                command
+            }
+        };
+        self.spawn(case, "store", command).map(Some)
+    }
+
     /// Runs a case; what is wrong.
     fn run(&self, case: &Case) -> Result<Vec<String>> {
         for host in 0..2 {
             // What earlier cases have told.
             let _ = std::fs::remove_dir_all(self.dir.join(format!("host-{host}")));
         }
-        let store = match case.store {
-            Store::Absent => None,
-            Store::Killed => {
-                let mut command = self.shunt(0)?;
-                command.args(["store", "serve", "--listen", STORE]);
-                Some(self.spawn(case, "store", command)?)
-            }
-        };
+        let store = self.open_store(case)?;
         let mut server = self.start(case, 1)?;
         std::thread::sleep(Duration::from_secs(1));
         let mut client = self.start(case, 0)?;
         std::thread::sleep(Duration::from_secs(3));
         drop(store);
+        let _ = std::fs::remove_dir_all(self.folder());
         if case.pulled {
             self.net.plug(0, "r0", false)?;
             std::thread::sleep(Duration::from_millis(1500));
@@ -236,7 +293,7 @@ impl Hosts {
             wrong.push(format!("the server ended with {ended:?}"));
         }
         for host in 0..2 {
-            let said = self.shunt(host)?.args(["verbs", "status", "--json"]).output()?;
+            let said = self.shunt(case, host)?.args(["verbs", "status", "--json"]).output()?;
             let said = String::from_utf8_lossy(&said.stdout).into_owned();
             let moved = said.contains("\"switches\":") && !said.contains("\"switches\": 0");
             if case.shim && moved != case.moves {
