@@ -14,28 +14,13 @@ use crate::message::{Messages, Outgoing, skipped};
 use crate::piece::{Op, Work};
 use crate::probe::Probes;
 use crate::region::{Mr, MrDesc};
-use crate::slab::place;
+use crate::told::{AllTold, Reached, Told};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-
-/// What the end of a transfer is for.
-enum Told {
-    Nobody,
-    Caller(OnDone),
-    Scatter(PeerId, Part),
-    Barrier(PeerId, Part),
-    Probe(PeerId),
-}
-
-/// What the end of an expectation is for.
-enum Reached {
-    Caller(OnReached),
-    Barrier(PeerId, Part),
-}
 
 /// Moves memory to peers over the rails of a domain. One thread owns it, gives it work, and steps it.
 pub struct Engine<D> {
@@ -44,8 +29,7 @@ pub struct Engine<D> {
     policy: Policy,
     transfers: Transfers,
     counters: ImmCounters,
-    /// By the place of a transfer.
-    on_done: Vec<Told>,
+    on_done: AllTold,
     on_reached: BTreeMap<ExpectationId, Reached>,
     scatters: Joins<(PeerId, Ended), OnScattered>,
     scattered: BTreeMap<JoinId, Vec<TransferId>>,
@@ -73,7 +57,7 @@ impl<D: Domain> Engine<D> {
             policy,
             transfers: Transfers::new(policy.give_up).suspecting(policy.suspect),
             counters: ImmCounters::default(),
-            on_done: Vec::new(),
+            on_done: AllTold::default(),
             on_reached: BTreeMap::new(),
             scatters: Joins::default(),
             scattered: BTreeMap::new(),
@@ -239,7 +223,7 @@ impl<D: Domain> Engine<D> {
     ) -> Result<TransferId, TransferError> {
         let parts = self.outgoing.parts(peer, message)?;
         let id = self.transfers.begin_message(now, peer, parts);
-        self.tells(id, Told::Caller(done));
+        self.on_done.put(id, Told::Caller(done));
         Ok(id)
     }
 
@@ -253,18 +237,8 @@ impl<D: Domain> Engine<D> {
         let Self { transfers, domain, rests, .. } = self;
         let post = |lane, batch: &Batch<'_>| domain.post(now, lane, batch);
         let id = transfers.begin(now, peer, work, std::mem::take(rests).then_some(post));
-        self.tells(id, told);
+        self.on_done.put(id, told);
         id
-    }
-
-    /// What the end of a transfer is for.
-    #[inline]
-    fn tells(&mut self, id: TransferId, told: Told) {
-        match self.on_done.get_mut(place(id.0)) {
-            Some(known) => *known = told,
-            // Places are taken one after the other.
-            None => self.on_done.push(told),
-        }
     }
 
     /// Expects so many immediates of a peer, by a deadline; at the latest until the peer is lost.
@@ -451,13 +425,12 @@ impl<D: Domain> Engine<D> {
             let parts = self.outgoing.parts(peer, &[]).unwrap_or_default();
             let parts = parts.iter().map(|part| skipped(part)).collect();
             let id = self.transfers.begin_message(now, peer, parts);
-            self.tells(id, Told::Probe(peer));
+            self.on_done.put(id, Told::Probe(peer));
         }
     }
 
     fn tell_done(&mut self, ended: Ended) {
-        let Some(told) = self.on_done.get_mut(place(ended.transfer.0)) else { return };
-        match std::mem::replace(told, Told::Nobody) {
+        match self.on_done.take(ended.transfer) {
             Told::Caller(OnDone::Call(call)) => self.guarded(|| call(ended)),
             Told::Caller(OnDone::Flag(flag)) => {
                 let value = if ended.result.is_ok() { FLAG_DONE } else { FLAG_FAILED };

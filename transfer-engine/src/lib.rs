@@ -14,6 +14,7 @@
 //! | `routes` | the ways to all peers; pure |
 //! | `recover` | what is sent again where a receiver only counts immediates; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
+//! | `told` | what ends are for; pure |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
 //! | `suspect` | lanes whose oldest piece is not done; pure |
@@ -52,5 +53,6 @@ pub mod shard;
 pub mod sim;
 mod slab;
 mod suspect;
+mod told;
 pub mod transfer;
 pub mod watch;
