@@ -108,7 +108,8 @@ pub const VARIABLES: &[Variable] = &[
     .default("keep"),
     variable(
         "SHUNT_VERBS_BACKUPS",
-        "backup NICs of each queue pair of a verbs program, nearest first; those that there are, if there are fewer",
+        "backup NICs of each queue pair of a verbs program: those behind its own in the system's order, as far as \
+         there are any",
         "a whole number from 1 to 7",
     )
     .default("1"),

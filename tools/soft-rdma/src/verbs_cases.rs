@@ -364,6 +364,18 @@ pub const CASES: &[Case] = &[
         client_environment: &[("SHUNT_SECRET", "not the secret of the other")],
         ..alone("store-folder-secret", Kind::Folder, Fate::Stays, "an entry sealed by this secret")
     },
+    // The other end is never found, which is known when the connection is long made.
+    Case {
+        must: Must::Fail,
+        program: "ib_send_bw",
+        args: "-d mlx5_0 -x 0 -F -s 4096 -D 15",
+        says: "got: no process with this library answers at the other end",
+        client_environment: &[
+            ("SHUNT_SECRET", "not that of the other end"),
+            ("SHUNT_VERBS_PEER", "required"),
+        ],
+        ..alone("store-folder-required", Kind::Folder, Fate::Stays, "")
+    },
     Case {
         must: Must::Fail,
         environment: &[("SHUNT_VERBS_PEER", "required")],

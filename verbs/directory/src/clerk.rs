@@ -67,7 +67,8 @@ impl Clerk {
     pub fn step(&mut self, now: Instant, orders: Vec<Order>) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut fresh = Vec::new();
-        let mut asked = Vec::new();
+        // What was asked twice while the place was slow is looked up once.
+        let mut asked = BTreeSet::new();
         for order in orders {
             match order {
                 Order::Put(end) => {
@@ -80,7 +81,7 @@ impl Clerk {
                         self.stale.insert(end);
                     }
                 }
-                Order::Ask(end) => asked.push(end),
+                Order::Ask(end) => _ = asked.insert(end),
             }
         }
         if let Err(error) = self.carry_out(now, &fresh, &asked, &mut answers) {
@@ -94,7 +95,7 @@ impl Clerk {
         &mut self,
         now: Instant,
         fresh: &[End],
-        asked: &[End],
+        asked: &BTreeSet<End>,
         answers: &mut Vec<Answer>,
     ) -> io::Result<()> {
         let mut puts: Vec<End> = fresh.iter().copied().filter(|end| self.own.contains(end)).collect();

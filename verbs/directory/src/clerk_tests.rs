@@ -140,6 +140,14 @@ fn a_place_that_is_gone_is_tried_once_a_second_and_told_of_everything_when_it_is
 }
 
 #[test]
+fn what_is_asked_twice_at_once_is_looked_up_once() {
+    let (place, start) = (Place::default(), Instant::now());
+    let mut one = place.clerk(SECRET, "one");
+    one.step(start, vec![Order::Put(END)]);
+    assert_eq!(one.step(start, vec![Order::Ask(END); 3]), [Answer::Is(END, "one".into())]);
+}
+
+#[test]
 fn entries_are_renewed_in_time_and_not_before() {
     let (place, start) = (Place::default(), Instant::now());
     let mut one = place.clerk(SECRET, "one");
