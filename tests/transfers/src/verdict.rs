@@ -8,7 +8,7 @@ use shunt_tests::transfers::timing::{Measure, Rates, TimingReport};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A piece that was under way where a fault came is done after so long at most, and some piece on any lane.
+/// A piece that a fault hit is done after so long at most, and some piece on any lane.
 const GAP_NS: u64 = 1_000_000;
 /// Of a hundred cancels or cuts 99 have their proof after so long.
 const QUIET_NS: u64 = 1_000_000;
@@ -34,7 +34,7 @@ const fn bar(measure: Measure) -> Bar {
 
 const fn text(measure: Measure) -> &'static str {
     match measure {
-        Measure::First => "fault to the first page done of those under way there",
+        Measure::First => "fault to the first page done of those that it hit",
         Measure::Last => "fault to the last of them",
         Measure::Quiet => "no page done on any rail, until then",
         Measure::Detect => "fault to the rail being left",
@@ -150,7 +150,7 @@ pub struct Verdict {
     pub rails: u32,
     /// The first seed.
     pub first: u64,
-    /// Pages that were written and checked: of transfers that were written whole.
+    /// Transfers that were written whole. Of all but those to a reader that hangs every page was checked.
     pub transfers: u64,
     /// By case.
     pub cases: Vec<CaseRuns>,

@@ -3,6 +3,7 @@
 //! One process writes, the other reads. The reader checks every page when its immediates are counted, marks it, and
 //! looks at the mark before the page is given back: what lands late is found.
 
+mod memory;
 mod receiver;
 mod sender;
 mod spec;

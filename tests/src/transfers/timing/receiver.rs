@@ -11,8 +11,8 @@ use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::rc::RcDomain;
 
+use super::memory::{READ, TAKEN, fill, holds, shape};
 use super::spec::{Board, Case, Measure, PAGES, SLOT, SLOTS, TimingReport, TimingSpec};
-use super::spec::{READ, TAKEN, fill, holds, shape};
 use crate::sim::SimWorld;
 use crate::transfers::ground::{Opened, Seat};
 
@@ -27,6 +27,9 @@ const KEPT: usize = 3;
 /// What is late by less than a lifetime comes in this time.
 const LATE_NS: u64 = 4_000_000;
 
+/// The number of a transfer, and what became of its expectation.
+type Reached = (usize, Result<(), TransferError>);
+
 /// A process that has started.
 pub(super) struct Receiver {
     spec: TimingSpec,
@@ -35,7 +38,7 @@ pub(super) struct Receiver {
     board: Rc<Board>,
     engine: Engine<RcDomain>,
     base: u64,
-    heard: Arc<Mutex<Vec<(usize, Result<(), TransferError>)>>>,
+    heard: Arc<Mutex<Vec<Reached>>>,
     /// By number, whether it was read.
     read: Vec<bool>,
     kept: VecDeque<usize>,

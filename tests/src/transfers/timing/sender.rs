@@ -13,10 +13,10 @@ use shunt_transfer_engine::region::{Mr, MrDesc};
 use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_engine::transfer::{Cancel, Ended};
 
+use super::memory::{TAKEN, fill, shape};
 use super::spec::{
-    Board, Case, Drawn, Measure, PAGE, PAGES, Rates, SLOT, SLOTS, TimingReport, TimingSpec, WINDOW,
+    Board, Case, Drawn, HOLD_NS, Measure, PAGE, PAGES, Rates, SLOT, SLOTS, TimingReport, TimingSpec, WINDOW,
 };
-use super::spec::{HOLD_NS, TAKEN, fill, shape};
 use super::watched::{Fault, Watched};
 use crate::sim::SimWorld;
 use crate::transfers::ground::{Opened, Seat};

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use shunt_host::nanos::Nanos;
 use shunt_transfer_engine::rc::Patience;
 
-use crate::oracle::{load, store};
 use crate::rng::Rng;
 
 /// Bytes of a page: one write.
@@ -20,32 +19,14 @@ pub(super) const SLOTS: usize = 12;
 /// A word is written, and looked at, in so many bytes.
 pub(super) const STEP: u64 = 64;
 
-/// What stands where a page was read, and where memory was taken back.
-pub(super) const READ: u64 = u64::MAX - 1;
-pub(super) const TAKEN: u64 = u64::MAX - 2;
 /// How long ports hold packets back.
 pub(super) const HOLD_NS: u64 = 20_000_000;
-
-/// What a word of a transfer is.
-pub(super) const fn shape(transfer: usize, at: u64) -> u64 {
-    ((transfer as u64) << 24 | at) ^ 0x5ec0
-}
-
-/// Writes a slot.
-pub(super) fn fill(at: u64, of: impl Fn(u64) -> u64) {
-    (0..SLOT / STEP).for_each(|word| store(at + STEP * word, of(word)));
-}
-
-/// True if a slot holds this.
-pub(super) fn holds(at: u64, of: impl Fn(u64) -> u64) -> bool {
-    (0..SLOT / STEP).all(|word| load(at + STEP * word) == of(word))
-}
 
 /// What happens in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
-    /// A port goes down at a random moment, and comes up later. The rails are kept busy until all pieces are done that
-    /// were under way there, then there is little traffic.
+    /// A port goes down at a random moment, and comes up later. The rails are kept busy until all pieces that it hit
+    /// are done, then there is little traffic.
     Down,
     /// A port holds everything back for 20 ms. Meanwhile a transfer with a piece there is cancelled at once.
     Cancel,
