@@ -17,8 +17,8 @@ pub const HELP: &str = "verbs-two-hosts [--dev]
 
 Runs ib_write_bw and shunt-verbs-count between two network namespaces (root, iproute2), by RoCE v2, on what
 `cargo build --release` made. They find each other through `shunt store serve`, a Redis server (skipped without
-redis-server) or a folder. That is gone before the cable of the first NIC is pulled for a second and a half. Output is kept
-under <target>/ci/verbs-two-hosts.
+redis-server) or a folder. That is gone before the cable of the first NIC is pulled for a second and a half. Output is
+kept under <target>/ci/verbs-two-hosts.
 
   --dev  run what `cargo build` made instead";
 

@@ -94,7 +94,8 @@ impl AgentActor {
         let body = move || {
             let (sim, board) = (&around.sim, &around.board);
             let door = Door::new(&around.town, sim, me);
-            // An event of a NIC wakes the agent, as its descriptor does. So does the answer of a command, which is sooner.
+            // An event of a NIC wakes the agent, as its descriptor does; so does the answer of a command, sooner than
+            // there.
             let wake = door.live_here();
             around.fabric.with(|fabric| {
                 for rail in 0..rails.len() as u32 {
