@@ -70,11 +70,8 @@ fn without_faults_only_cancelled_transfers_are_not_written() {
 
 #[test]
 fn a_piece_that_is_lost_in_silence_ends_in_time() {
-    let mut all = 0;
     for seed in 0..20 {
         let (wrong, lost) = silence::run(seed);
-        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
-        all += lost;
+        assert!(wrong.is_empty() && lost > 0, "seed {seed}: {lost} pieces were lost, {wrong:#?}");
     }
-    assert!(all > 0, "pieces were lost");
 }

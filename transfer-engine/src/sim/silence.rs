@@ -33,11 +33,11 @@ struct Run {
 }
 
 impl Run {
-    /// On a network without an order, which loses some pieces of 400 us and says nothing.
+    /// On a network without an order, which loses some pieces of 2 ms and says nothing.
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5113_7ce0);
         let (from, rails) = (rng.between(500_000, 2_000_000), rng.between(1, 2) as u32);
-        let fault = Fault { from, lasts: 400_000, node: 0, rail: 0, kind: Kind::Silent };
+        let fault = Fault { from, lasts: 2_000_000, node: 0, rail: 0, kind: Kind::Silent };
         let memory = LEN * COUNT as u64;
         let (sim, domains) = Sim::new(Config {
             seed,
