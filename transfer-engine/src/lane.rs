@@ -6,7 +6,7 @@ use crate::piece::{Held, Op, Piece, Span, Tag};
 use crate::recover::{Plan, plan};
 use crate::shard::Load;
 use shunt_layout::mutant::Mutant;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pieces that are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,12 @@ pub(crate) struct Lane {
     pub facts: LaneFacts,
     /// In the order of posting.
     pieces: Vec<Piece>,
-    /// Where the oldest one that is under way is among them.
+    /// Where the oldest one that is under way is among them: those before it are executed.
     oldest: usize,
-    /// Its number: those before it are executed.
-    executed: u64,
+    /// The number of the first of them.
+    first: u64,
+    /// Numbers of those that were executed before an older one.
+    early: BTreeSet<u64>,
     /// How many, the youngest, were not given to the domain.
     fresh: usize,
     /// Those of which a piece does not say all, by number.
@@ -60,7 +62,8 @@ impl Lane {
             facts,
             pieces: Vec::new(),
             oldest: 0,
-            executed: 0,
+            first: 0,
+            early: BTreeSet::new(),
             fresh: 0,
             odd: BTreeMap::new(),
             room: facts.depth,
@@ -124,7 +127,7 @@ impl Lane {
 
     /// The number of the next piece.
     const fn next(&self) -> u64 {
-        self.executed + (self.pieces.len() - self.oldest) as u64
+        self.first + self.pieces.len() as u64
     }
 
     /// Pieces that are to be given to the domain, in order, at most so many, and the number of the first one.
@@ -133,16 +136,23 @@ impl Lane {
         if self.fresh == 0 {
             return None;
         }
-        let (number, at) = (self.next() - self.fresh as u64, self.pieces.len() - self.fresh);
+        let at = self.pieces.len() - self.fresh;
         let fresh = &self.pieces[at..];
         let batch = &fresh[..fresh.len().min(most)];
         self.fresh -= batch.len();
-        Some((batch, number, &self.odd))
+        Some((batch, self.first + at as u64, &self.odd))
     }
 
     /// True if a piece of this transfer is under way.
     pub fn holds(&self, transfer: TransferId) -> bool {
-        self.pieces[self.oldest..].iter().any(|piece| piece.is_out && piece.transfer == transfer)
+        let theirs =
+            |(number, piece): (u64, &Piece)| piece.transfer == transfer && !self.early.contains(&number);
+        (self.executed()..).zip(&self.pieces[self.oldest..]).any(theirs)
+    }
+
+    /// The number of the oldest piece under way.
+    const fn executed(&self) -> u64 {
+        self.first + self.oldest as u64
     }
 
     /// What stays the same until the oldest piece under way is done, if there is one.
@@ -155,29 +165,28 @@ impl Lane {
 
     /// The oldest pieces are executed.
     pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) {
-        for _ in 0..count {
-            let Some((piece, tag)) = self.pop() else { break };
-            match (tag, done.last_mut()) {
-                _ if !piece.is_out => {}
-                (Some(tag), _) => done.push(Done::Replayed(tag)),
-                (None, Some(Done::Pieces(id, many))) if *id == piece.transfer => *many += 1,
-                (None, _) => done.push(Done::Pieces(piece.transfer, 1)),
+        let all = self.pieces.len();
+        let end = usize::try_from(count).map_or(all, |count| all.min(self.oldest.saturating_add(count)));
+        let (mut of, mut many) = (TransferId::ENDED, 0);
+        for at in self.oldest..end {
+            let (piece, number) = (self.pieces[at], self.first + at as u64);
+            if !self.early.is_empty() && self.early.remove(&number) {
+                continue;
+            }
+            self.is_done(piece);
+            let held = if self.odd.is_empty() { None } else { self.odd.remove(&number) };
+            if let Some(tag) = held.and_then(|held| held.tag) {
+                done.push(Done::Replayed(tag));
+            } else if piece.transfer == of {
+                many += 1;
+            } else {
+                done.extend((many > 0).then_some(Done::Pieces(of, many)));
+                (of, many) = (piece.transfer, 1);
             }
         }
+        done.extend((many > 0).then_some(Done::Pieces(of, many)));
+        self.oldest = end;
         self.skip();
-    }
-
-    /// The oldest piece is under way no more.
-    #[inline]
-    fn pop(&mut self) -> Option<(Piece, Option<Tag>)> {
-        let piece = *self.pieces.get(self.oldest)?;
-        self.oldest += 1;
-        let held = if self.odd.is_empty() { None } else { self.odd.remove(&self.executed) };
-        self.executed += 1;
-        if piece.is_out {
-            self.is_done(piece);
-        }
-        Some((piece, held.and_then(|held| held.tag)))
     }
 
     #[inline]
@@ -188,24 +197,25 @@ impl Lane {
 
     /// Passes over the oldest pieces that were executed before.
     fn skip(&mut self) {
-        while self.pieces.get(self.oldest).is_some_and(|piece| !piece.is_out) {
-            self.pop();
+        while !self.early.is_empty() && self.early.remove(&self.executed()) {
+            self.oldest += 1;
         }
         self.fresh = self.fresh.min(self.pieces.len() - self.oldest);
         if self.oldest == self.pieces.len() || self.oldest >= STAY {
-            self.pieces.drain(..self.oldest);
-            self.oldest = 0;
+            self.first += self.oldest as u64;
+            self.pieces.drain(..std::mem::take(&mut self.oldest));
         }
     }
 
     /// The piece of a number, which is under way no more.
     pub fn take(&mut self, number: u64) -> Option<Held> {
-        let at = usize::try_from(number.checked_sub(self.executed)?).ok()?;
-        let piece = self.pieces.get_mut(self.oldest..)?.get_mut(at).filter(|piece| piece.is_out)?;
-        let known = *piece;
-        piece.is_out = false;
-        self.is_done(known);
-        let held = self.odd.remove(&number).unwrap_or(Held::of_transfer(known));
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let piece = *self.pieces.get(at).filter(|_| at >= self.oldest)?;
+        if !self.early.insert(number) {
+            return None;
+        }
+        self.is_done(piece);
+        let held = self.odd.remove(&number).unwrap_or(Held::of_transfer(piece));
         self.skip();
         Some(held)
     }
@@ -214,16 +224,17 @@ impl Lane {
     pub fn rest(mut self, fence: Fence) -> Rest {
         // A truth that fails its cross-check is no truth. Nothing that was refused or is behind it was executed.
         let posted = self.next();
-        let known = self.executed..=self.denied.unwrap_or(posted).min(posted);
+        let known = self.executed()..=self.denied.unwrap_or(posted).min(posted);
         let fence = match fence {
             Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
             fence => fence,
         };
         let quiet = fence != Fence::Unproven;
         let denied = self.denied.filter(|_| quiet).and_then(|number| self.take(number));
-        let first = self.executed;
-        let Self { pieces, oldest, mut odd, .. } = self;
-        let out = (first..).zip(pieces.into_iter().skip(oldest)).filter(|(_, piece)| piece.is_out);
+        let first = self.executed();
+        let Self { pieces, oldest, early, mut odd, .. } = self;
+        let out =
+            (first..).zip(pieces.into_iter().skip(oldest)).filter(|(number, _)| !early.contains(number));
         let held = |(number, piece)| odd.remove(&number).unwrap_or(Held::of_transfer(piece));
         let mut under_way: VecDeque<_> = out.map(held).collect();
         let plan = match fence {

@@ -93,8 +93,6 @@ pub(crate) struct Piece {
     pub local: u64,
     pub remote: u64,
     pub len: u32,
-    /// On a lane: false if it was executed before an older one.
-    pub is_out: bool,
 }
 
 impl Piece {
@@ -102,7 +100,7 @@ impl Piece {
     #[inline]
     pub const fn new(transfer: TransferId, op: Op, span: Span) -> Self {
         let Span { local, remote, len } = span;
-        Self { transfer, op, local, remote, len, is_out: true }
+        Self { transfer, op, local, remote, len }
     }
 }
 
