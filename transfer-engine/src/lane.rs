@@ -157,10 +157,8 @@ impl Lane {
 
     /// What stays the same until the oldest piece under way is done, if there is one.
     pub fn oldest(&self) -> Option<u64> {
-        let known = &self.pieces[self.oldest..];
-        let under_way = known.iter().filter(|piece| piece.is_out).count();
-        let progress = if Mutant::AnyProgress.on() { known.len() - under_way } else { 0 };
-        (under_way > 0).then_some(self.executed + progress as u64)
+        let progress = if Mutant::AnyProgress.on() { self.early.len() } else { 0 };
+        (self.pieces.len() > self.oldest).then(|| self.executed() + progress as u64)
     }
 
     /// The oldest pieces are executed.
