@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use shunt::Member;
 use shunt::device::platform::host::World;
 use shunt::host::connect::Bootstrap;
-use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
 use shunt_transfer::Carriers;
 use shunt_transfer::connect::{Connected, connect};
@@ -13,6 +13,7 @@ use shunt_transfer::rails::Rails;
 use shunt_transfer_engine::engine::{Barrier, Engine};
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
+use shunt_transfer_program::place::heap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -65,8 +66,7 @@ impl End {
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
         let Connected { mut engine, world, told: (exchange, end, _) } =
             connect(member, nics, options.nics.rails)?;
-        let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-        let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
+        let memory = heap(bytes)?;
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;
         let regions = exchange.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
         let target = MrDesc::from_bytes(&regions[1 - end as usize])?;

@@ -12,12 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt::host::gpu::OwnedSpan;
 use shunt::soft_nic::uplink::remove_unused_fabric;
 use shunt_transfer::{CallError, Change, FABRIC, Node, Place, Region, Source};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_program::place::heap;
 use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -44,8 +45,7 @@ struct Own {
 
 impl Own {
     fn new(node: &Node, options: &Options, rights: Rights) -> Result<Self> {
-        let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-        let memory = OwnedSpan::alloc(&heap, bytes(options).next_multiple_of(4096), Placement::Heap)?;
+        let memory = heap(bytes(options))?;
         Ok(Self { region: node.register(memory.clone(), rights)?, memory })
     }
 

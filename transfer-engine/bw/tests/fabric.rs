@@ -1,9 +1,9 @@
 //! Runs over libfabric. On soft EFAs: the cases `efa-transfer-*` of the stage `soft-rdma`.
 
-use crate::{RUN, clean, first_with, number, there_and_back, transfer_bw};
+use crate::{clean, first_with, program, there_and_back, transfer_bw};
 use shunt_task::ports;
-use std::process::{Command, Output, Stdio};
-use std::sync::PoisonError;
+use shunt_transfer_program::trial::{alone, number};
+use std::process::{Output, Stdio};
 
 /// Whether libfabric is here; else a word that it is not.
 fn is_here() -> bool {
@@ -39,13 +39,12 @@ fn two_processes_go_over_shared_memory() {
         return;
     }
     let both_ends = || -> Output {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
         let ends = ["0", "1"].map(|rank| {
-            Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+            program()
                 .args(["--transport", "shm", "--duration", "1s"])
                 .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
-                .env_remove("SHUNT_NIC")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()

@@ -1,71 +1,42 @@
 //! The program, run as its users run it: both ends in one process, and one a process.
 
+use serde_json::Value;
 use shunt_task::ports;
+use shunt_transfer_program::trial::{all_zero, alone, first, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 mod fabric;
 
-/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
-/// fault hit nothing is made again, so often at most.
-const RUNS: usize = 5;
-/// Held by a run, so that runs do not take each other's processors.
-static RUN: Mutex<()> = Mutex::new(());
+fn program() -> Command {
+    plain(env!("CARGO_BIN_EXE_transfer_bw"))
+}
 
 fn transfer_bw(arguments: &[&str]) -> Output {
-    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
-        .args(arguments)
-        .env_remove("SHUNT_RANK")
-        .env_remove("SHUNT_WORLD")
-        .env_remove("SHUNT_NIC")
-        .output();
-    program.expect("the program starts")
+    let _alone = alone();
+    program().args(arguments).output().expect("the program starts")
 }
 
-fn number(verdict: &serde_json::Value, field: &str) -> u64 {
-    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
-}
-
-/// The first run that has the verdict and what else is asked for. What a run lost, doubled or failed is never excused
-/// where the verdict is to be clean.
-fn first_with(
-    verdict: &str,
-    mut run: impl FnMut() -> Output,
-    shown: impl Fn(&serde_json::Value) -> bool,
-) -> serde_json::Value {
-    let mut said = String::new();
-    for _ in 0..RUNS {
-        let output = run();
-        said =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let object: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{said}"));
-        if verdict == "clean" {
-            nothing_wrong(&object);
+/// What a run lost, doubled or failed is never excused where the verdict is to be clean.
+fn first_with(word: &str, run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
+    let always = |object: &Value| {
+        if word == "clean" {
+            nothing_wrong(object);
         }
-        if object["verdict"] == verdict && shown(&object) {
-            assert_eq!(output.status.code(), Some(i32::from(verdict != "clean")), "{said}");
-            return object;
-        }
-    }
-    panic!("{verdict}: expected in one of {RUNS} runs, got {said}");
+    };
+    first(word, run, always, shown)
 }
 
-fn clean(arguments: &[&str], shown: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+fn clean(arguments: &[&str], shown: impl Fn(&Value) -> bool) -> Value {
     first_with("clean", || transfer_bw(arguments), shown)
 }
 
 /// The port was left and taken again.
-fn there_and_back(verdict: &serde_json::Value) -> bool {
+fn there_and_back(verdict: &Value) -> bool {
     number(verdict, "failovers") > 0 && number(verdict, "returns") > 0
 }
 
-fn nothing_wrong(verdict: &serde_json::Value) {
-    let text = verdict.to_string();
-    for field in ["pages_wrong", "imm_doubled", "imm_missing", "late_writes", "transfers_failed"] {
-        assert_eq!(number(verdict, field), 0, "{field} in {text}");
-    }
+fn nothing_wrong(verdict: &Value) {
+    all_zero(verdict, &["pages_wrong", "imm_doubled", "imm_missing", "late_writes", "transfers_failed"]);
     assert_eq!(
         (verdict["schema"].as_str(), shunt_json::errors(verdict)),
         (Some("shunt-transfer-bw"), String::new())
@@ -91,17 +62,16 @@ fn where_the_receivers_nic_is_gone_its_own_count_says_what_arrived() {
 #[test]
 fn two_processes_go_on_by_the_other_port() {
     let both_ends = || {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
         // Soft NICs that meet no other process's.
         let runtime = std::env::temp_dir().join(format!("transfer-bw-{}", std::process::id()));
         std::fs::create_dir_all(&runtime).expect("a folder");
         let ends = ["0", "1"].map(|rank| {
-            Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
+            program()
                 .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
                 .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
                 .env("XDG_RUNTIME_DIR", &runtime)
-                .env_remove("SHUNT_FABRIC")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
@@ -120,14 +90,10 @@ fn two_processes_go_on_by_the_other_port() {
 fn a_fault_that_hits_nothing_is_no_success() {
     // Nothing here is an atomic.
     let output = transfer_bw(&["--duration", "300ms", "--inject", "1ms:0.1:lost-atomic-response"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
-    assert_eq!(
-        (output.status.code(), verdict["verdict"].as_str()),
-        (Some(1), Some("not exercised")),
-        "{text}"
-    );
-    assert_eq!(number(&verdict["faults"][0], "hits"), 0, "{text}");
+    let object = verdict(&output);
+    let told = (output.status.code(), object["verdict"].as_str());
+    assert_eq!(told, (Some(1), Some("not exercised")), "{object}");
+    assert_eq!(number(&object["faults"][0], "hits"), 0, "{object}");
 }
 
 #[test]
@@ -221,11 +187,9 @@ fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
     let json = std::env::temp_dir().join(format!("transfer_table.{}.json", std::process::id()));
     let file = json.display().to_string();
     let output = transfer_bw(&["--table", "--rails", "2", "--duration", "20ms", "--json", &file]);
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = said(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let table: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&json).expect("its file")).expect("one object");
+    let table: Value = serde_json::from_slice(&std::fs::read(&json).expect("its file")).expect("one object");
     std::fs::remove_file(&json).expect("the file goes");
     assert_eq!((shunt_json::errors(&table), number(&table, "pages_wrong")), (String::new(), 0), "{said}");
     let rows = table["rows"].as_array().expect("rows");
@@ -242,21 +206,12 @@ fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
 fn where_every_rail_is_gone_both_ends_say_so() {
     let faults = ["--inject", "200ms:0.0:down", "--inject", "200ms:0.1:down"];
     for mode in ["paged", "read"] {
-        let program = Command::new(env!("CARGO_BIN_EXE_transfer_bw"))
-            .args(["--duration", "1s", "--mode", mode])
-            .args(faults)
-            .env("SHUNT_GIVE_UP", "300ms")
-            .env_remove("SHUNT_RANK")
-            .env_remove("SHUNT_NIC")
-            .output();
-        let output = program.expect("the program starts");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let verdict: serde_json::Value = serde_json::from_str(&text).expect("one object");
-        assert_eq!(
-            (output.status.code(), verdict["verdict"].as_str(), verdict["peer_lost"].as_bool()),
-            (Some(3), Some("peer lost"), Some(true)),
-            "{text}"
-        );
-        assert_eq!((number(&verdict, "pages_wrong"), number(&verdict, "imm_doubled")), (0, 0), "{text}");
+        let mut program = program();
+        program.args(["--duration", "1s", "--mode", mode]).args(faults).env("SHUNT_GIVE_UP", "300ms");
+        let output = program.output().expect("the program starts");
+        let object = verdict(&output);
+        let told = (output.status.code(), object["verdict"].as_str(), object["peer_lost"].as_bool());
+        assert_eq!(told, (Some(3), Some("peer lost"), Some(true)), "{object}");
+        all_zero(&object, &["pages_wrong", "imm_doubled"]);
     }
 }

@@ -4,12 +4,12 @@ use crate::model::{Checked, Draws};
 use crate::options::Options;
 use crate::verdict::{Part, spread};
 use anyhow::Result;
-use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_kv::cache::Cache;
 use shunt_kv::requests::Patience;
 use shunt_kv::{Decoder, Ended, How};
 use shunt_transfer::{Node, Place};
 use shunt_transfer_program::faults::Planned;
+use shunt_transfer_program::place::heap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,12 +18,6 @@ use std::time::{Duration, Instant};
 const REST: Duration = Duration::from_millis(300);
 /// A look around at least so often.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// Memory on this machine's heap.
-pub fn heap(bytes: u64) -> Result<Arc<OwnedSpan>> {
-    let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-    Ok(OwnedSpan::alloc(&memory, bytes, Placement::Heap)?)
-}
 
 /// What is known of a request that is open.
 struct Open {

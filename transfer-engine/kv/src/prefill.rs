@@ -1,12 +1,12 @@
 //! The part of a prefiller.
 
-use crate::decode::heap;
 use crate::model::fill;
 use crate::options::Options;
 use anyhow::Result;
 use shunt_kv::{Job, Prefiller};
 use shunt_transfer::{Node, Place};
 use shunt_transfer_program::faults::{Planned, Struck};
+use shunt_transfer_program::place::heap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

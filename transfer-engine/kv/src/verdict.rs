@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
 use shunt_transfer_program::faults::Struck;
+use shunt_transfer_program::start::exit_status;
 use std::collections::BTreeMap;
 
 /// What a decoder saw, and all of them together.
@@ -129,11 +130,7 @@ impl Verdict {
 
     /// 0 clean, 3 where a prefiller was lost, else 1.
     pub fn exit_status(&self) -> u8 {
-        match self.verdict.as_str() {
-            "clean" => 0,
-            "peer lost" => 3,
-            _ => 1,
-        }
+        exit_status(&self.verdict)
     }
 }
 

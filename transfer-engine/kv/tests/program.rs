@@ -1,48 +1,22 @@
 //! The program.
 
-use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
-
-/// Times at which processes are killed are wall times, and a busy machine is still at something else then: a run in
-/// which something was not done is made again, so often at most.
-const RUNS: usize = 5;
-/// Held by a run, so that runs do not take each other's processors.
-static RUN: Mutex<()> = Mutex::new(());
+use serde_json::Value;
+use shunt_transfer_program::trial::{all_zero, alone, first, number, plain, said};
+use std::process::Output;
 
 fn kv_disagg(arguments: &[&str]) -> Output {
-    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut program = Command::new(env!("CARGO_BIN_EXE_kv_disagg"));
-    program.args(arguments).env_remove("SHUNT_NIC").env_remove("SHUNT_FABRIC");
-    program.output().expect("the program starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn number(verdict: &serde_json::Value, field: &str) -> u64 {
-    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
+    let _alone = alone();
+    plain(env!("CARGO_BIN_EXE_kv_disagg")).args(arguments).output().expect("the program starts")
 }
 
 /// The first run that is clean and shows what is asked for. What a run corrupted, wrote late or left stuck is never
 /// excused.
-fn clean(arguments: &[&str], shown: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-    let mut last = String::new();
-    for _ in 0..RUNS {
-        let output = kv_disagg(arguments);
-        last = said(&output);
-        let verdict: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {last}"));
-        for field in ["pages_wrong", "late_writes", "stuck_pages", "open"] {
-            assert_eq!(number(&verdict, field), 0, "{field}: {last}");
-        }
-        assert_eq!(shunt_json::errors(&verdict), String::new(), "{last}");
-        if verdict["verdict"] == "clean" && shown(&verdict) {
-            assert_eq!(output.status.code(), Some(0), "{last}");
-            return verdict;
-        }
-    }
-    panic!("expected a clean run of {RUNS}, got {last}");
+fn clean(arguments: &[&str], shown: impl Fn(&Value) -> bool) -> Value {
+    let always = |object: &Value| {
+        all_zero(object, &["pages_wrong", "late_writes", "stuck_pages", "open"]);
+        assert_eq!(shunt_json::errors(object), String::new(), "{object}");
+    };
+    first("clean", || kv_disagg(arguments), always, shown)
 }
 
 #[test]
@@ -76,8 +50,7 @@ fn processes_go_over_what_was_asked_for_and_a_rail_comes_back() {
     }
     let arguments = ["--transport", "tcp", "--requests", "100", "--layer-time", "2ms"];
     let faults = ["--inject", "100ms:0.0:down", "--inject", "400ms:0.0:up"];
-    let shown =
-        |verdict: &serde_json::Value| ["failovers", "returns"].iter().all(|field| number(verdict, field) > 0);
+    let shown = |verdict: &Value| ["failovers", "returns"].iter().all(|field| number(verdict, field) > 0);
     let verdict = clean(&[&arguments[..], &faults].concat(), shown);
     assert_eq!(verdict["clock"].as_str(), Some("libfabric tcp, wall time"));
 }

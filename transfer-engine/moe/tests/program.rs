@@ -2,66 +2,35 @@
 
 use serde_json::Value;
 use shunt_task::ports;
+use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
-
-/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
-/// fault did not do what is asked for is made again, so often at most.
-const RUNS: usize = 5;
-/// Held by a run, so that runs do not take each other's processors.
-static RUN: Mutex<()> = Mutex::new(());
 
 fn program(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_moe_proxy"));
+    let mut command = plain(env!("CARGO_BIN_EXE_moe_proxy"));
     command.args(line.split_whitespace());
-    for name in ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_NIC", "SHUNT_GIVE_UP"] {
-        command.env_remove(name);
-    }
     command
 }
 
 fn moe_proxy(line: &str) -> Output {
-    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     program(line).output().expect("the program starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn verdict(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one object: {}", said(output)))
-}
-
-fn number(verdict: &Value, field: &str) -> u64 {
-    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
 }
 
 /// Nothing that was promised is broken, whatever the run was.
 fn nothing_wrong(verdict: &Value) {
-    for field in ["rows_wrong", "rows_missing", "values_wrong", "values_missing", "late_bytes", "imm_doubled"]
-    {
-        assert_eq!(number(verdict, field), 0, "{field} in {verdict}");
-    }
+    all_zero(
+        verdict,
+        &["rows_wrong", "rows_missing", "values_wrong", "values_missing", "late_bytes", "imm_doubled"],
+    );
     let kind = (verdict["schema"].as_str(), shunt_json::errors(verdict));
     assert_eq!(kind, (Some("shunt-moe-proxy"), String::new()));
 }
 
-/// The first clean run that shows what is asked for. What a run got wrong is never excused.
-fn clean(mut run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
-    let mut last = String::new();
-    for _ in 0..RUNS {
-        let output = run();
-        let object = verdict(&output);
-        nothing_wrong(&object);
-        if object["verdict"] == "clean" && shown(&object) {
-            assert_eq!(output.status.code(), Some(0), "{object}");
-            assert_eq!(number(&object, "layers"), number(&object, "layers_wanted"), "{object}");
-            return object;
-        }
-        last = said(&output);
-    }
-    panic!("expected a clean run that shows it in one of {RUNS}, got {last}");
+/// The first clean run that shows what is asked for.
+fn clean(run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
+    let object = first("clean", run, nothing_wrong, shown);
+    assert_eq!(number(&object, "layers"), number(&object, "layers_wanted"), "{object}");
+    object
 }
 
 const SMALL: &str = "--ranks 3 --experts 12 --tokens 16 --hidden 512 --top-k 4";
@@ -124,7 +93,7 @@ fn a_nic_that_is_gone_costs_nothing_but_time() {
 #[test]
 fn one_process_a_rank() {
     let all_ranks = || {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
         let ranks: Vec<_> = (0..3)
             .map(|rank: u32| {
@@ -156,7 +125,7 @@ fn one_process_a_rank() {
 fn a_rank_that_is_lost_is_told() {
     let line = format!("{SMALL} --layers 500 --inject 50ms:1.0:down --inject 50ms:1.1:down");
     for _ in 0..RUNS {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let output = program(&line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
         let object = verdict(&output);
         nothing_wrong(&object);

@@ -6,10 +6,12 @@
 //! | [`place`] | what carries the packets, and the ends of this process |
 //! | [`faults`] | faults that were planned, and how often each struck |
 //! | [`start`] | `main`: from the command line to the exit status |
+//! | [`trial`] | runs of a program by its own tests |
 
 pub mod faults;
 pub mod options;
 pub mod place;
 pub mod start;
+pub mod trial;
 
 pub use options::NicOptions;

@@ -2,7 +2,10 @@
 
 use crate::options::{NAMES, NicOptions};
 use anyhow::{Result, bail, ensure};
+use shunt::host::error::GpuError;
+use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_transfer::{Place, Source, Wish};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Gb/s of a rail in software, where nothing is said.
@@ -43,6 +46,15 @@ pub fn take(program: &str, source: &Source, ends: u32) -> Result<Place> {
         shunt::host::complain!("{program}: {line}");
     }
     Ok(place)
+}
+
+/// Memory on this machine's heap, whole pages of it.
+///
+/// # Errors
+/// There is none.
+pub fn heap(bytes: u64) -> Result<Arc<OwnedSpan>, GpuError> {
+    let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+    OwnedSpan::alloc(&memory, bytes.next_multiple_of(4096), Placement::Heap)
 }
 
 /// What the threads of the ends that live here answer, by number of the end.

@@ -7,13 +7,12 @@ use crate::seen::Part;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_transfer::{Node, Region};
 use shunt_transfer_engine::region::{MrDesc, Rights};
+use shunt_transfer_program::place::heap;
 use shunt_weight_sync::Param;
 use shunt_weight_sync::pipeline::Transform;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// An end that is connected.
 pub struct End<'a> {
@@ -43,9 +42,7 @@ fn register(node: &Node, bytes: u64, rights: Rights) -> Result<Option<Region>> {
     if bytes == 0 {
         return Ok(None);
     }
-    let heap: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-    let memory = OwnedSpan::alloc(&heap, bytes.next_multiple_of(4096), Placement::Heap)?;
-    Ok(Some(node.register(memory, rights)?))
+    Ok(Some(node.register(heap(bytes)?, rights)?))
 }
 
 impl<'a> End<'a> {

@@ -2,48 +2,26 @@
 
 use serde_json::Value;
 use shunt_task::ports;
+use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
-
-/// Times at which faults strike are wall times, and a busy machine is still at something else then: a run in which a
-/// fault did not do what is asked for is made again, so often at most.
-const RUNS: usize = 5;
-/// Held by a run, so that runs do not take each other's processors.
-static RUN: Mutex<()> = Mutex::new(());
 
 fn program(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weight_sync"));
+    let mut command = plain(env!("CARGO_BIN_EXE_weight_sync"));
     command.args(line.split_whitespace());
-    ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_NIC", "SHUNT_GIVE_UP"]
-        .iter()
-        .for_each(|name| _ = command.env_remove(name));
     command
 }
 
 fn weight_sync(line: &str) -> Output {
-    let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     program(line).output().expect("the program starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn verdict(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one object: {}", said(output)))
-}
-
-fn number(verdict: &Value, field: &str) -> u64 {
-    verdict[field].as_u64().unwrap_or_else(|| panic!("{field}: expected a number in {verdict}"))
 }
 
 /// Nothing that was promised is broken, whatever the run was.
 fn nothing_wrong(verdict: &Value) {
-    for field in
-        ["bytes_wrong", "bytes_doubled", "bytes_missing", "bytes_foreign", "imm_doubled", "imm_missing"]
-    {
-        assert_eq!(number(verdict, field), 0, "{field} in {verdict}");
-    }
+    all_zero(
+        verdict,
+        &["bytes_wrong", "bytes_doubled", "bytes_missing", "bytes_foreign", "imm_doubled", "imm_missing"],
+    );
     let (peak, watermark) = (number(verdict, "staging_peak"), number(verdict, "watermark"));
     assert!(peak > 0 && peak <= watermark && verdict["watermark_passed"] == false, "{verdict}");
     let kind = (verdict["schema"].as_str(), shunt_json::errors(verdict));
@@ -51,20 +29,14 @@ fn nothing_wrong(verdict: &Value) {
 }
 
 /// The first clean run that shows what is asked for. What a run lost, doubled or failed is never excused.
-fn clean(mut run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
-    let mut last = String::new();
-    for _ in 0..RUNS {
-        let output = run();
-        let object = verdict(&output);
-        nothing_wrong(&object);
-        assert_eq!(number(&object, "bytes_written"), number(&object, "bytes_wanted"), "{object}");
-        if object["verdict"] == "clean" && shown(&object) {
-            assert_eq!((output.status.code(), number(&object, "writes_failed")), (Some(0), 0), "{object}");
-            return object;
-        }
-        last = said(&output);
-    }
-    panic!("expected a clean run that shows it in one of {RUNS}, got {last}");
+fn clean(run: impl FnMut() -> Output, shown: impl Fn(&Value) -> bool) -> Value {
+    let always = |object: &Value| {
+        nothing_wrong(object);
+        assert_eq!(number(object, "bytes_written"), number(object, "bytes_wanted"), "{object}");
+    };
+    let object = first("clean", run, always, shown);
+    all_zero(&object, &["writes_failed"]);
+    object
 }
 
 const SMALL: &str = "--trainers 2 --servers 2 --params 9 --bytes 2M --steps 2";
@@ -116,7 +88,7 @@ fn a_port_of_a_server_may_go_down() {
 #[test]
 fn one_process_an_end() {
     let all_ends = || {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
         let ends: Vec<_> = (0..4)
             .map(|rank: u32| {
@@ -143,7 +115,7 @@ fn a_trainer_that_is_lost_is_told_and_planned_around() {
     let line = "--trainers 2 --servers 1 --bytes 12M --steps 2 --mode p2p --rail-gbps 0.1 --inject 100ms:1.0:down \
                 --inject 100ms:1.1:down";
     for _ in 0..RUNS {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let output = program(line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
         let object = verdict(&output);
         nothing_wrong(&object);
@@ -163,7 +135,7 @@ fn bytes_without_a_replica_are_named_and_the_run_ends() {
     let line = "--trainers 3 --servers 1 --bytes 4M --steps 6 --mode p2p --rail-gbps 0.1 --inject 150ms:1.0:down \
                 --inject 150ms:1.1:down";
     for _ in 0..RUNS {
-        let _alone = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let output = program(line).env("SHUNT_GIVE_UP", "300ms").output().expect("the program starts");
         let object = verdict(&output);
         nothing_wrong(&object);
