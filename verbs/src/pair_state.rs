@@ -140,7 +140,7 @@ impl DerefMut for Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let state = &mut self.0;
-        let receives = state.passing.is_none() && state.recv_on.is_own();
+        let receives = state.passing.is_none() && state.recv_on.is_own() && !state.lost;
         state.straight = [state.goes_straight(), receives];
     }
 }
@@ -202,7 +202,7 @@ impl State {
 
     /// Requests go straight to the program's own queue pair.
     pub const fn goes_straight(&self) -> bool {
-        self.passing.is_none() && self.send_on.is_own() && !self.closed
+        self.passing.is_none() && self.send_on.is_own() && !self.closed && !self.lost
     }
 
     /// True while everything is on the program's own queue pair and nothing is being moved.
@@ -240,6 +240,16 @@ impl State {
 mod tests {
     use super::*;
     use crate::request::Piece;
+
+    /// One that had lost an atomic's answer sent what was posted after that, over the backup: a message arrived though
+    /// others before it had failed.
+    #[test]
+    fn nothing_goes_straight_once_it_is_lost() {
+        let mut state = State::default();
+        assert!(state.goes_straight());
+        state.lost = true;
+        assert!(!state.goes_straight());
+    }
 
     /// Mooncake begins each connection by a move to RESET, and none of its queue pairs was protected.
     #[test]

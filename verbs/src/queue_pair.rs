@@ -357,8 +357,12 @@ impl QueuePair {
         }
     }
 
-    /// Gives queue pairs that stand in what they have room for.
+    /// Gives queue pairs that stand in what they have room for. Of one that is lost nothing is sent any more: what is
+    /// behind an error never arrives.
     pub fn push_out(&self, state: &mut State) {
+        if state.lost {
+            return;
+        }
         if let On::Spare(track) = &state.send_on
             && !state.closed
         {

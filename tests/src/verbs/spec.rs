@@ -95,17 +95,23 @@ impl VerbsSpec {
             (at, place, kind)
         };
         let count = 1 + rng.below(4);
-        let faults = (0..count).map(|_| fault(&mut rng)).collect();
+        let mut faults: Vec<_> = (0..count).map(|_| fault(&mut rng)).collect();
         let pauses = match rng.below(3) {
             0 => vec![(rng.below(6_000_000), rng.below(2) as u32, 200_000 + rng.below(6_000_000))],
             _ => Vec::new(),
         };
+        let posts = rng.pick(&[[true, true], [true, true], [true, false], [false, true]]);
+        // What an end posts outlives its own NIC; what it receives does not.
+        if posts == [true, false] && rng.one_in(4) {
+            let place = RailAt { pe: 0, rail: 0 };
+            faults = vec![(rng.below(6_000_000), place, FaultKind::NicGone { for_ns: None })];
+        }
         Self {
             seed,
             rails,
             pairs: rng.pick(&[1, 1, 1, 2, 3]),
             requests: 150 + rng.below(200),
-            posts: rng.pick(&[[true, true], [true, true], [true, false], [false, true]]),
+            posts,
             atomics: !rng.one_in(4),
             needs_answers: rng.one_in(4),
             one_queue: rng.one_in(3),
