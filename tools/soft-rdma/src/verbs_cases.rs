@@ -132,9 +132,9 @@ const fn chained(name: &'static str, args: &'static str, fault: &'static str) ->
 
 const TWO: &[(&str, &str)] = &[("SHUNT_VERBS_BACKUPS", "2")];
 /// Both first ports at one end, a millisecond apart.
-const TWO_PORTS: &str = "2s:mlx5_0:down=3s;2001ms:mlx5_1:down=2s";
+const TWO_PORTS: &str = "3s:mlx5_0:down=3s;3001ms:mlx5_1:down=2s";
 /// The second while requests are posted again there.
-const IN_REPLAY: &str = "2s:mlx5_0:down=3s;400packets:mlx5_1:down=2s";
+const IN_REPLAY: &str = "3s:mlx5_0:down=3s;400packets:mlx5_1:down=2s";
 
 /// A setting that makes no sense, met in the program.
 const fn unsound(name: &'static str, inside: &'static str, says: &'static str) -> Case {
@@ -179,6 +179,10 @@ pub const BY_NIGHT: &[&str] = &[
     "ucx-put-lat",
     "ucx-get",
     "mpi-tags-without-shunt",
+    "store-served",
+    "store-folder-late",
+    "store-redis-absent",
+    "store-folder-required",
 ];
 
 pub const CASES: &[Case] = &[
@@ -345,8 +349,8 @@ pub const CASES: &[Case] = &[
     // Each rank is connected to the other and to itself, twice each, and has a queue pair of datagrams.
     Case { shim: false, must: Must::Fail, ..mpi("mpi-tags-without-shunt", "7", "4s:mlx5_0:down") },
     mpi("mpi-tags", "7", "4s:mlx5_0:down=1s"),
-    chained("count-chain", "--seconds 8", TWO_PORTS),
-    chained("count-chain-replay", "--seconds 8", IN_REPLAY),
+    chained("count-chain", "--seconds 9", TWO_PORTS),
+    chained("count-chain-replay", "--seconds 9", IN_REPLAY),
     stored("store-served", Kind::Served, Fate::Goes),
     stored("store-redis", Kind::Redis, Fate::Goes),
     stored("store-redis-late", Kind::Redis, Fate::Late),
