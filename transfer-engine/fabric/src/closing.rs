@@ -2,9 +2,13 @@
 
 use crate::endpoint::{Done, Endpoint};
 use crate::error::FabricError;
-use shunt_recovery::nanos::Nanos;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
-use std::time::Duration;
+use crate::fabric::Rail;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+/// A gate that nobody opens.
+const GATE: Duration = Duration::from_secs(60);
 
 /// What had happened on it before, and whether the provider let go of it.
 type Closed = (Vec<Done>, Result<(), FabricError>);
@@ -25,21 +29,33 @@ fn close(mut endpoint: Endpoint) -> Closed {
     (done, result)
 }
 
+/// Waits until a gate is open, or for as long as any close may take.
+fn pass(gate: Option<&AtomicBool>) {
+    let until = Instant::now() + GATE;
+    while gate.is_some_and(|gate| !gate.load(Ordering::Acquire)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn lost() -> Closed {
     let (what, want) = ("a thread that closes an endpoint", "its answer");
     (Vec::new(), Err(FabricError::Unfit { what, want, met: "none".to_owned() }))
 }
 
 impl Closing {
-    /// Begins; `late`: it may take seconds.
-    pub fn of(endpoint: Endpoint, late: bool) -> Self {
-        if !late {
+    /// Begins. On a rail where it may take seconds a thread does it.
+    pub fn of(endpoint: Endpoint, rail: &Rail) -> Self {
+        if !rail.closes_late() {
             return Self::Done(Some(close(endpoint)));
         }
-        let (send, closed) = channel();
+        let ((send, closed), gate) = (channel(), rail.gate().cloned());
         let thread = std::thread::Builder::new().name("fabric-close".to_owned());
+        let body = move || {
+            pass(gate.as_deref());
+            drop(send.send(close(endpoint)));
+        };
         // Without a thread the channel has no sender: that is told as lost.
-        drop(thread.spawn(move || drop(send.send(close(endpoint)))));
+        drop(thread.spawn(body));
         Self::Under(closed)
     }
 
@@ -55,17 +71,5 @@ impl Closing {
         let (done, result) = closed?;
         out.extend(done);
         Some(result)
-    }
-
-    /// Waits for its end, so long at most. False if it did not come.
-    pub fn wait(&mut self, patience: Nanos) -> bool {
-        let Self::Under(closed) = self else { return true };
-        match closed.recv_timeout(Duration::from_nanos(patience.get())) {
-            Err(RecvTimeoutError::Timeout) => false,
-            closed => {
-                *self = Self::Done(Some(closed.unwrap_or_else(|_| lost())));
-                true
-            }
-        }
     }
 }

@@ -45,18 +45,33 @@ pub struct FabricDomain {
     /// Rails of this end that are not used.
     down: BTreeSet<u32>,
     leaving: Vec<Leaving>,
+    /// By all keys.
+    taken: BTreeMap<Arc<[u32]>, Taken>,
     /// Of the last poll.
     now: Nanos,
     around: Around,
 }
 
-/// A peer that was cut off.
+/// A peer that is being cut off, or was.
 struct Leaving {
-    /// `None`: that was told.
-    peer: Option<PeerId>,
+    peer: PeerId,
+    /// Those whose endpoints are not closed yet.
+    paths: Vec<Path>,
+    /// What is not closed by then is set aside.
+    until: Nanos,
     lanes: Vec<(LaneId, Fence)>,
-    /// When no packet of theirs is on its way any more.
-    quiet: Nanos,
+    /// All endpoints are closed, or set aside: when no packet of theirs is on its way any more.
+    quiet: Option<Nanos>,
+}
+
+/// A region whose keys were taken back, until no endpoint is open that a write may have begun on.
+struct Taken {
+    /// By rail. What has started lands in memory that is still there.
+    regions: BTreeMap<u32, Region>,
+    /// Peer, path, and incarnation of its endpoint.
+    endpoints: Vec<(PeerId, u32, u32)>,
+    /// Rails where it may still be written.
+    stays: Vec<u32>,
 }
 
 impl FabricDomain {
@@ -82,6 +97,7 @@ impl FabricDomain {
             gone: BTreeSet::new(),
             down: BTreeSet::new(),
             leaving: Vec::new(),
+            taken: BTreeMap::new(),
             now: Nanos::ZERO,
             around,
         };
@@ -138,30 +154,55 @@ impl FabricDomain {
         Ok(region)
     }
 
-    /// Takes a region's keys back: nothing of any peer lands in it or reads it any more. What still comes is refused,
-    /// and ends at its sender with [`Denied`](shunt_transfer_engine::error::TransferError::Denied). A region that is
-    /// not registered is left alone. Providers look at the key of a write once, when it begins, and efa without writes
-    /// by its NIC does too: the lanes of all peers are closed for it, and made again. With a NIC whose wire is dead
-    /// that takes until it gives up.
+    /// Begins to take a region's keys back. What still comes is refused, and ends at its sender with
+    /// [`Denied`](shunt_transfer_engine::error::TransferError::Denied). Providers look at the key of a write once, when
+    /// it begins, and efa without writes by its NIC does too: the lanes of all peers are closed for it, and made again.
+    /// With a NIC whose wire is dead that takes until it gives up, so the end is asked for:
+    /// [`FabricDomain::deregistered`]. A region that is not registered is left alone.
+    pub fn deregister(&mut self, region: &Mr) {
+        let Self { paths, around, now, leaving, taken, .. } = self;
+        let mut regions = BTreeMap::new();
+        for ((rail, known), key) in (0..).zip(&mut around.regions).zip(region.keys().iter()) {
+            regions.extend(known.remove(key).map(|region| (rail, region)));
+        }
+        if regions.is_empty() {
+            return;
+        }
+        let held = |path: &Path| Some((path.peer, path.number, path.held()?));
+        let mut endpoints: Vec<_> =
+            leaving.iter().flat_map(|one| one.paths.iter().filter_map(held)).collect();
+        for path in paths.iter_mut().filter(|path| regions.contains_key(&path.number)) {
+            path.step(around, *now, Machine::fail);
+            endpoints.extend(held(path));
+        }
+        taken.insert(region.keys().clone(), Taken { regions, endpoints, stays: Vec::new() });
+    }
+
+    /// True once nothing of any peer lands in a region whose keys were taken back, or reads it. The domain is polled
+    /// meanwhile; an endpoint that does not close in time is set aside.
     ///
     /// # Errors
     /// An endpoint of a rail was set aside: there the region may still be written, and its memory stays for good.
-    pub fn deregister(&mut self, region: &Mr) -> Result<(), FabricError> {
-        let Self { paths, around, now, .. } = self;
-        // Kept until the lanes are closed: what has started lands in memory that is still there.
-        let mut taken = BTreeMap::new();
-        for ((rail, regions), key) in (0..).zip(&mut around.regions).zip(region.keys().iter()) {
-            taken.extend(regions.remove(key).map(|region| (rail, region)));
+    pub fn deregistered(&mut self, region: &Mr) -> Result<bool, FabricError> {
+        let Some(Taken { endpoints, .. }) = self.taken.get_mut(region.keys()) else { return Ok(true) };
+        let of_leaving = self.leaving.iter().flat_map(|one| &one.paths);
+        let all = self.paths.iter().chain(of_leaving);
+        let held: BTreeSet<_> = all.filter_map(|path| Some((path.peer, path.number, path.held()?))).collect();
+        endpoints.retain(|endpoint| held.contains(endpoint));
+        if !endpoints.is_empty() {
+            return Ok(false);
         }
-        for path in paths.iter_mut().filter(|path| taken.contains_key(&path.number)) {
-            path.step(around, *now, Machine::fail);
-            path.finish(around, *now);
-        }
-        let stays: Vec<u32> = taken.keys().copied().filter(|rail| around.aside.contains(rail)).collect();
-        stays.iter().filter_map(|rail| taken.remove(rail)).for_each(std::mem::forget);
+        let Some(mut taken) = self.taken.remove(region.keys()) else { return Ok(true) };
+        let aside = taken.regions.keys().copied().filter(|rail| self.around.aside.contains(rail));
+        taken.stays.extend(aside.collect::<Vec<_>>());
+        let stays = taken.stays.clone();
+        stays.iter().filter_map(|rail| taken.regions.remove(rail)).for_each(std::mem::forget);
         if stays.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
+        // Whoever asks again hears the same.
+        taken.regions.clear();
+        self.taken.insert(region.keys().clone(), taken);
         let (what, want) = ("a region to take back", "rails whose endpoints were closed");
         Err(FabricError::Unfit { what, want, met: format!("rails {stays:?}, where one was set aside") })
     }
@@ -191,25 +232,50 @@ impl FabricDomain {
                 continue;
             };
             let is_it = |path: &&mut Path| (path.peer, path.number) == (peer, number);
+            let is_leaving = self.is_leaving(peer, number);
             match self.paths.iter_mut().find(is_it) {
                 Some(path) => path.hear(&mut self.around, now, incarnation, word),
                 // Its endpoints are closed.
                 None if self.gone.contains(&peer) && matches!(word, Word::Close(_)) => {
                     self.around.oob.send(from, encode(&(number, incarnation, Word::Gone)));
                 }
+                // They are being closed.
+                None if is_leaving && matches!(word, Word::Close(_)) => {
+                    self.around.oob.send(from, encode(&(number, incarnation, Word::Wait)));
+                }
                 None => {}
             }
         }
     }
 
+    fn is_leaving(&self, peer: PeerId, number: u32) -> bool {
+        let paths = self.leaving.iter().flat_map(|one| &one.paths);
+        paths.into_iter().any(|path| (path.peer, path.number) == (peer, number))
+    }
+
     fn look_at_leaving(&mut self, now: Nanos) {
-        let events = &mut self.around.events;
-        self.leaving.retain_mut(|one| {
-            events.extend(one.peer.take().map(Event::Left));
-            if now >= one.quiet {
-                events.extend(one.lanes.drain(..).map(|(lane, fence)| Event::Closed(lane, fence)));
+        let Self { leaving, around, gone, .. } = self;
+        leaving.retain_mut(|one| {
+            let Leaving { peer, paths, until, lanes, quiet } = one;
+            let overdue = now >= *until;
+            // Each is looked at: what it holds is told.
+            let open =
+                paths.iter_mut().filter_map(|path| (!path.is_left(around, now, overdue)).then_some(()));
+            if quiet.is_none() && open.count() == 0 {
+                lanes.extend(paths.iter_mut().filter_map(|path| path.farewell(around)));
+                // Nobody is told that it is cut off while one of its endpoints here may still place bytes.
+                if !paths.iter().any(Path::is_set_aside) {
+                    gone.insert(*peer);
+                    around.events.push(Event::Left(*peer));
+                }
+                paths.clear();
+                *quiet = Some(now + around.patience.lifetime);
             }
-            !one.lanes.is_empty()
+            if quiet.is_none_or(|quiet| now < quiet) {
+                return true;
+            }
+            around.events.extend(lanes.drain(..).map(|(lane, fence)| Event::Closed(lane, fence)));
+            false
         });
     }
 }
@@ -231,14 +297,9 @@ impl Domain for FabricDomain {
         let (mut theirs, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.paths).into_iter().partition(|path| path.peer == peer);
         self.paths = others;
-        let lanes = theirs.iter_mut().filter_map(|path| path.leave(&mut self.around, now)).collect();
-        let quiet = now + self.around.patience.lifetime;
-        // Nobody is told that it is cut off while one of its endpoints here may still place bytes.
-        let is_cut_off = !theirs.iter().any(Path::is_set_aside);
-        if is_cut_off {
-            self.gone.insert(peer);
-        }
-        self.leaving.push(Leaving { peer: is_cut_off.then_some(peer), lanes, quiet });
+        theirs.iter_mut().for_each(|path| path.leave(&mut self.around));
+        let until = now + self.around.patience.close;
+        self.leaving.push(Leaving { peer, paths: theirs, until, lanes: Vec::new(), quiet: None });
     }
 
     fn reached(&mut self, peer: PeerId, imm: u32) {

@@ -4,8 +4,8 @@ use crate::error::{FabricError, checked};
 use shunt_libfabric_sys::{self as sys, Fabric, fi_info, fid};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The newest interface that is asked for. A libfabric of an earlier one is asked for its own.
 const NEWEST: u32 = sys::version(1, 18);
@@ -136,6 +136,7 @@ struct Inner {
     infos: Infos,
     limits: Limits,
     next_key: AtomicU32,
+    gate: OnceLock<Arc<AtomicBool>>,
 }
 
 impl Rail {
@@ -168,7 +169,14 @@ impl Rail {
         })?;
         // Keys of another process on the same machine are not likely to be these.
         let start = std::process::id().wrapping_mul(0x9e37_79b9) ^ (info as usize >> 4) as u32;
-        let inner = Inner { domain, _fabric: fabric, infos, limits, next_key: AtomicU32::new(start) };
+        let inner = Inner {
+            domain,
+            _fabric: fabric,
+            infos,
+            limits,
+            next_key: AtomicU32::new(start),
+            gate: OnceLock::new(),
+        };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -179,7 +187,18 @@ impl Rail {
 
     /// True if closing an endpoint waits for a NIC to answer or give up: seconds, where the wire is dead.
     pub(crate) fn closes_late(&self) -> bool {
-        self.0.limits.provider == NICS
+        self.0.limits.provider == NICS || self.gate().is_some()
+    }
+
+    /// No endpoint of this rail is closed before the gate is open, as on a NIC whose wire is dead: a fault for tests.
+    /// The first gate stays.
+    pub fn close_behind(&self, gate: Arc<AtomicBool>) {
+        self.0.gate.get_or_init(|| gate);
+    }
+
+    /// What endpoints are closed behind, if something is.
+    pub(crate) fn gate(&self) -> Option<&Arc<AtomicBool>> {
+        self.0.gate.get()
     }
 
     pub(crate) fn domain(&self) -> *mut sys::fid_domain {

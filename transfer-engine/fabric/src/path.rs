@@ -308,10 +308,9 @@ impl Path {
     /// Begins to close the endpoint.
     fn shut(&mut self, around: &mut Around) {
         self.probe_waits = false;
-        let late = around.rails[self.number as usize].closes_late();
         // One that is being closed already goes on.
         if let Some(endpoint) = self.endpoint.take() {
-            self.closing = Some(Closing::of(endpoint, late));
+            self.closing = Some(Closing::of(endpoint, &around.rails[self.number as usize]));
         }
         if let Some(lane) = &mut self.lane {
             lane.waiting.clear();
@@ -345,17 +344,6 @@ impl Path {
         self.stuck = true;
         around.aside.insert(self.number);
         around.remarks.push(format!("peer {}, path {}: {why}", self.peer, self.number));
-    }
-
-    /// Waits until no endpoint of it is being closed any more.
-    pub fn finish(&mut self, around: &mut Around, now: Nanos) {
-        let Some(closing) = &mut self.closing else { return };
-        if !closing.wait(around.patience.close) {
-            self.set_aside(around);
-        }
-        let mut acts = Vec::new();
-        self.look_at_closing(around, now, &mut acts);
-        self.step(around, now, |_, _, more| *more = acts);
     }
 
     /// Keys of the peer that pieces under way name.
@@ -429,15 +417,33 @@ impl Path {
         Fence::Counted(counts)
     }
 
-    /// The peer leaves: the endpoint is closed, and words about it are over. The lane that was open, and its fence.
-    pub fn leave(&mut self, around: &mut Around, now: Nanos) -> Option<(LaneId, Fence)> {
+    /// The peer leaves: its endpoint is closed. [`Path::is_left`] says when it is.
+    pub fn leave(&mut self, around: &mut Around) {
         // Its end is known: nothing else is told of it.
         self.lane.iter_mut().for_each(|lane| lane.told = true);
         self.shut(around);
-        self.finish(around, now);
+    }
+
+    /// True once the endpoint of a peer that leaves is closed; `overdue`: it is set aside if it is not closed by now.
+    pub fn is_left(&mut self, around: &mut Around, now: Nanos, overdue: bool) -> bool {
+        let mut acts = Vec::new();
+        self.look_at_closing(around, now, &mut acts);
+        if self.closing.is_some() && overdue {
+            self.set_aside(around);
+        }
+        self.closing.is_none()
+    }
+
+    /// Words about it are over. The lane that was open, and its fence.
+    pub fn farewell(&mut self, around: &Around) -> Option<(LaneId, Fence)> {
         around.say(self.peer, self.number, self.machine.incarnation(), Word::Close(Asks::default()));
         // What its process or its system holds it may still place in its own memory.
         self.lane.take().map(|lane| (lane.id, Fence::Unproven))
+    }
+
+    /// The endpoint that may be written through now: its incarnation, if there is one that is not closed.
+    pub fn held(&self) -> Option<u32> {
+        (self.endpoint.is_some() || self.closing.is_some()).then(|| self.machine.incarnation())
     }
 
     /// True if its endpoint was set aside: it may still place bytes at this end.

@@ -1,15 +1,16 @@
 //! Peers that are cut off, keys that are taken back, and peers that say nothing.
 
 use crate::rig::{TCP, read, write};
-use crate::two::{BYTES, PAGES, SECOND, Two, two};
+use crate::two::{BYTES, PAGES, SECOND, Two, two, two_behind};
 use shunt_recovery::nanos::Nanos;
 use shunt_transfer_engine::engine::{OnDone, Write};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::Rights;
 use shunt_transfer_engine::transfer::Ended;
+use shunt_transfer_engine::watch::Goes;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 const POISON: u8 = 0xee;
@@ -54,8 +55,7 @@ fn nothing_of_a_peer_that_was_cut_off_lands_although_it_goes_on() {
 fn a_transfer_into_a_region_that_was_taken_back_ends_as_denied_and_others_go_on() {
     let Some(mut two) = two(&[TCP, SECOND]) else { return };
     let ends = under_way(&mut two);
-    let region = two.regions[1].clone();
-    two.engines[1].domain.deregister(&region).expect("no endpoint is set aside");
+    two.take_back();
     assert!(poisoned(&mut two), "something landed");
     let mut results = Vec::new();
     two.until("all ends", |_| {
@@ -109,9 +109,56 @@ fn a_long_write_that_has_started_does_not_go_on_into_a_region_that_was_taken_bac
             [0, BYTES / 2].iter().any(|at| read(&two.memories[1], *at, 8) != [0; 8])
         });
         let arrived = two.engines[1].counter(PeerId(0), 1);
-        two.engines[1].domain.deregister(&two.regions[1].clone()).expect("no endpoint is set aside");
+        two.take_back();
         assert!(poisoned(&mut two), "something landed");
         arrived < pieces.into()
     });
     assert!(hit, "the write had ended each time");
+}
+
+/// Steps end 1 alone, until a word that it watches was seen to change a few times.
+fn goes_on(two: &mut Two) {
+    let seen = Arc::new(AtomicU64::new(0));
+    let (told, mut word) = (seen.clone(), 0);
+    let each = move |_, _| {
+        told.fetch_add(1, Ordering::Relaxed);
+        Goes::On
+    };
+    let read = move || {
+        word += 1;
+        word
+    };
+    let watcher = two.engines[1].watch(Box::new(read), Box::new(each));
+    two.until_of(1, "a change of the word", |_| seen.load(Ordering::Relaxed) > 100);
+    assert!(two.engines[1].unwatch(watcher));
+}
+
+#[test]
+fn an_engine_goes_on_while_endpoints_of_a_peer_that_was_cut_off_do_not_close() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let Some(mut two) = two_behind(&[TCP, SECOND], Some(&gate)) else { return };
+    let _ends = under_way(&mut two);
+    let (left, now) = (Arc::new(AtomicBool::new(false)), two.now());
+    let told = left.clone();
+    assert!(two.engines[1].leave(now, PeerId(0), Box::new(move || told.store(true, Ordering::Release))));
+    goes_on(&mut two);
+    assert!(!left.load(Ordering::Acquire), "nothing is proved while an endpoint is open");
+    gate.store(true, Ordering::Release);
+    two.until_of(1, "a farewell", |_| left.load(Ordering::Acquire));
+    assert!(poisoned(&mut two), "something landed");
+}
+
+#[test]
+fn an_engine_goes_on_while_a_region_is_taken_back() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let Some(mut two) = two_behind(&[TCP, SECOND], Some(&gate)) else { return };
+    let _ends = under_way(&mut two);
+    let region = two.regions[1].clone();
+    two.engines[1].domain.deregister(&region);
+    goes_on(&mut two);
+    let is_over = |two: &mut Two| two.engines[1].domain.deregistered(&region).expect("none is set aside");
+    assert!(!is_over(&mut two), "nothing is proved while an endpoint is open");
+    gate.store(true, Ordering::Release);
+    two.until_of(1, "a region taken back", is_over);
+    assert!(poisoned(&mut two), "something landed");
 }

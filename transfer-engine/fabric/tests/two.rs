@@ -14,7 +14,7 @@ use shunt_transfer_engine::shard::Pages;
 use shunt_transfer_fabric::fabric::Wanted;
 use shunt_transfer_fabric::{FabricAddress, FabricDomain, Parts, Patience};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 pub const BYTES: u64 = 2 << 20;
 pub const PAGE: u64 = 8 << 10;
@@ -37,6 +37,11 @@ pub const fn other(end: usize) -> PeerId {
 
 /// Engines with these rails.
 pub fn two(wanted: &[Wanted<'_>]) -> Option<Two> {
+    two_behind(wanted, None)
+}
+
+/// The same; end 1 closes no endpoint before the gate is open.
+pub fn two_behind(wanted: &[Wanted<'_>], gate: Option<&Arc<AtomicBool>>) -> Option<Two> {
     let clock = Arc::new(RealClock::new());
     let net = OobNet::new(2, 30_000, clock.clone());
     let rails = wanted.iter().map(rail).collect::<Option<Vec<_>>>()?;
@@ -44,7 +49,9 @@ pub fn two(wanted: &[Wanted<'_>]) -> Option<Two> {
     let memories = [memory(BYTES), memory(BYTES)];
     let mut regions = Vec::new();
     let engines = [0, 1].map(|me: usize| {
-        let rails = wanted.iter().filter_map(rail).collect();
+        let rails: Vec<_> = wanted.iter().filter_map(rail).collect();
+        let behind = gate.filter(|_| me == 1);
+        rails.iter().for_each(|rail| behind.into_iter().for_each(|gate| rail.close_behind(gate.clone())));
         let oob = Box::new(net.end(me as u32));
         let parts = Parts { me: me as u32, rails, peers: peers.clone(), oob, patience: PATIENCE };
         let mut domain = FabricDomain::new(parts);
@@ -82,6 +89,15 @@ impl Two {
             let now = self.now();
             self.engines[end].step(now);
             holds(self)
+        });
+    }
+
+    /// Takes end 1's region back. The other end is not stepped: it need not answer.
+    pub fn take_back(&mut self) {
+        let region = self.regions[1].clone();
+        self.engines[1].domain.deregister(&region);
+        self.until_of(1, "a region taken back", |two| {
+            two.engines[1].domain.deregistered(&region).expect("no endpoint is set aside")
         });
     }
 

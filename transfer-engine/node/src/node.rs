@@ -26,6 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Between two questions whether a region was taken back.
+const LOOK: Duration = Duration::from_micros(200);
+
 /// Memory of this end, registered on every rail. It stays registered until [`Node::deregister`], or until the node and
 /// its thread have ended.
 #[derive(Clone)]
@@ -189,6 +192,7 @@ impl Node {
     /// It is another node's, a transfer of this end uses it, or a NIC refuses: then peers may still write into it.
     pub fn deregister(&self, region: &Region) -> Result<(), CallError> {
         let mr = self.own(region)?;
+        let own = mr.clone();
         self.asker.ask(move |engine, _| {
             if engine.is_used(&mr) {
                 let (what, want) = ("a region to deregister", "one that no transfer of this end uses");
@@ -196,7 +200,15 @@ impl Node {
                 return Err(CallError::from(TransferError::Refused { what, want, met }));
             }
             engine.domain.deregister(&mr)
-        })?
+        })??;
+        // The engine's thread goes on with everything else. A domain answers in its own time, with an error at last.
+        loop {
+            let mr = own.clone();
+            if self.asker.ask(move |engine, _| engine.domain.deregistered(&mr))?? {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Cuts a peer off, for good, whether it answers or not. Transfers to it and expectations of it end. Once this

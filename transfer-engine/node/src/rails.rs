@@ -52,14 +52,28 @@ impl Rails {
         }
     }
 
-    /// Has every rail take a region's key back.
+    /// Has every rail take a region's key back. [`Rails::deregistered`] says when that is done.
     ///
     /// # Errors
     /// As the first NIC answers that refuses: there the region may still be written.
     pub fn deregister(&mut self, region: &Mr) -> Result<(), CallError> {
         match self {
             Self::Rc(domain) => Ok(domain.deregister(region)?),
-            Self::Fabric(over) => Ok(over.domain.deregister(region)?),
+            Self::Fabric(over) => {
+                over.domain.deregister(region);
+                Ok(())
+            }
+        }
+    }
+
+    /// True once nothing of any peer lands in a region whose keys were taken back. The engine is stepped meanwhile.
+    ///
+    /// # Errors
+    /// A rail cannot prove it: there the region may still be written.
+    pub fn deregistered(&mut self, region: &Mr) -> Result<bool, CallError> {
+        match self {
+            Self::Rc(_) => Ok(true),
+            Self::Fabric(over) => Ok(over.domain.deregistered(region)?),
         }
     }
 
