@@ -94,6 +94,11 @@ impl End {
         }
     }
 
+    /// Rails to the other end that work.
+    pub fn rails(&self) -> u32 {
+        self.engine.rails_to(self.peer).len() as u32
+    }
+
     /// Steps until so, or says what did not come.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
         let until = self.now() + Nanos::new(PATIENCE.as_nanos() as u64);

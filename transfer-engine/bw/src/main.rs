@@ -5,6 +5,7 @@ mod end;
 mod ends;
 mod options;
 mod pattern;
+mod phases;
 mod rate;
 mod receiver;
 mod revoke;
@@ -54,6 +55,9 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
         let verdict = Verdict::of(options, place.nics.time_label(), sender, receiver);
         let status = verdict.exit_status();
+        if place.is_first() {
+            verdict.part.phases.iter().for_each(|phase| shunt::host::complain!("transfer_bw: {phase}"));
+        }
         (Document::new(verdict).pretty(), status)
     };
     Ok(Outcome { text, is_first: place.is_first(), is_printed: !options.table, status })

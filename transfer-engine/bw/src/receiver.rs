@@ -4,6 +4,7 @@
 use crate::end::{CREDIT, DONE, End, FINISH, MISSING, SLOTS, SPOILT, TURNS_BYTES};
 use crate::options::{Mode, Options};
 use crate::pattern;
+use crate::phases::Phases;
 use crate::verdict::Part;
 use anyhow::Result;
 use shunt::host::nanos::Nanos;
@@ -41,6 +42,7 @@ pub struct Receiver<'a> {
     last: Option<Nanos>,
     /// When a rail to the sender worked last.
     rails_seen: Nanos,
+    phases: Phases,
     part: Part,
 }
 
@@ -49,8 +51,8 @@ impl<'a> Receiver<'a> {
     pub fn new(options: &'a Options, end: &'a mut End) -> Self {
         let (tell, heard) = channel();
         let (resting, part) = (VecDeque::new(), Part::default());
-        let rails_seen = end.now();
-        Self { options, end, turns: [0; SLOTS], resting, tell, heard, last: None, rails_seen, part }
+        let (rails_seen, phases) = (end.now(), Phases::new(end.now(), end.rails()));
+        Self { options, end, turns: [0; SLOTS], resting, tell, heard, last: None, rails_seen, phases, part }
     }
 
     /// Receives until the sender has said how often each slot was used, and every use has come.
@@ -60,13 +62,17 @@ impl<'a> Receiver<'a> {
         self.end.memory.memory().fill(slots, pattern::READ)?;
         self.end.meet()?;
         let peer = self.end.peer;
+        self.phases = Phases::new(self.end.now(), self.end.rails());
         while self.end.engine.counter(peer, FINISH) == 0 {
             self.round()?;
+            self.phases.rails(self.end.now(), self.end.rails());
             if self.is_lost() {
                 self.part.peer_lost = true;
                 return Ok(self.part);
             }
         }
+        let now = self.end.now();
+        self.part.phases = std::mem::replace(&mut self.phases, Phases::new(now, 0)).finish(now);
         let words = self.words()?;
         let (wanted, spoilt) = (words.map(|word| word & !SPOILT), words.map(|word| word & SPOILT != 0));
         let until = self.end.now() + MISSING;
@@ -169,6 +175,7 @@ impl<'a> Receiver<'a> {
         let span = self.end.memory.span().part(at, bytes);
         self.end.memory.memory().fill(span, pattern::READ)?;
         let now = self.end.now();
+        self.phases.wrote(now, bytes);
         if let Some(last) = self.last.replace(now) {
             self.part.max_gap_ns = self.part.max_gap_ns.max((now - last).get());
         }

@@ -4,6 +4,7 @@ use crate::cancels::Cancels;
 use crate::end::{CREDIT, DONE, End, FINISH, SLOTS, SPOILT};
 use crate::options::{CancelHow, Mode, Options};
 use crate::pattern;
+use crate::phases::Phases;
 use crate::verdict::Part;
 use anyhow::Result;
 use shunt::host::nanos::Nanos;
@@ -42,6 +43,7 @@ pub struct Sender<'a> {
     tell: Tell<Heard>,
     heard: Receiver<Heard>,
     cancels: Cancels,
+    phases: Phases,
     part: Part,
 }
 
@@ -50,7 +52,8 @@ impl<'a> Sender<'a> {
     pub fn new(options: &'a Options, end: &'a mut End) -> Self {
         let (tell, heard) = channel();
         let (slots, cancels, part) = ([Slot::default(); SLOTS], Cancels::default(), Part::default());
-        Self { options, end, slots, tell, heard, cancels, part }
+        let phases = Phases::new(end.now(), end.rails());
+        Self { options, end, slots, tell, heard, cancels, phases, part }
     }
 
     /// Sends for as long as was asked, and says how often each slot was used.
@@ -58,6 +61,7 @@ impl<'a> Sender<'a> {
         let peer = self.end.peer;
         self.end.meet()?;
         let began = self.end.now();
+        self.phases = Phases::new(began, self.end.rails());
         let until = began + Nanos::new(self.options.duration());
         let enough = self.options.cancels.map_or(u64::MAX, u64::from);
         while self.end.now() < until && !self.part.peer_lost && self.part.cancelled < enough {
@@ -68,7 +72,10 @@ impl<'a> Sender<'a> {
             }
             self.cancel_due()?;
             self.take_heard()?;
+            self.phases.rails(self.end.now(), self.end.rails());
         }
+        let now = self.end.now();
+        self.part.phases = std::mem::replace(&mut self.phases, Phases::new(now, 0)).finish(now);
         while self.slots.iter().any(|slot| slot.writing) {
             self.end.step();
             self.cancel_due()?;
@@ -176,6 +183,8 @@ impl<'a> Sender<'a> {
             Err(error) => Some(error),
         };
         let Some(error) = error else {
+            let bytes = if whole { self.options.transfer_bytes() } else { 0 };
+            self.phases.wrote(self.end.now(), bytes);
             self.part.transfers += u64::from(whole);
             self.part.cancelled += u64::from(!whole);
             return if self.options.mode == Mode::Cancel { self.say_quiet(slot) } else { Ok(()) };

@@ -1,6 +1,7 @@
 //! What came of a run, at one end and at both.
 
 use crate::options::{Mode, Options};
+use crate::phases::Phase;
 use clap::ValueEnum as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct Part {
     pub returns: u64,
     /// Pieces that were sent again on another lane.
     pub pieces_again: u64,
+    /// Of the end that moves the bytes: how much was moved while how many rails worked. None of `revoke`.
+    pub phases: Vec<Phase>,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
 }
@@ -89,6 +92,7 @@ impl Verdict {
             late_writes: receiver.late_writes,
             max_gap_ns: receiver.max_gap_ns,
             peer_lost: sender.peer_lost || receiver.peer_lost,
+            phases: if options.mode == Mode::Read { &receiver.phases } else { &sender.phases }.clone(),
             faults,
             ..sender.clone()
         };

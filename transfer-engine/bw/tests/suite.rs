@@ -48,8 +48,17 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     let faults = ["--inject", "300ms:0.0:down", "--inject", "700ms:0.0:up"];
     for mode in ["paged", "single", "read"] {
         let arguments = [&["--mode", mode, "--duration", "2s", "--size", "64K"][..], &faults[..]].concat();
-        clean(&arguments, there_and_back);
+        let verdict = clean(&arguments, |verdict| there_and_back(verdict) && rates(verdict).len() == 3);
+        let rails: Vec<_> = rates(&verdict).iter().map(|(rails, _)| *rails).collect();
+        assert_eq!(rails, [2, 1, 2], "before, meanwhile and after: {verdict}");
     }
+}
+
+/// Rails that worked and the rate, of each phase that was long enough for one.
+fn rates(verdict: &serde_json::Value) -> Vec<(u64, f64)> {
+    let phases = verdict["phases"].as_array().expect("phases");
+    let rated = phases.iter().filter_map(|phase| Some((number(phase, "rails"), phase["gb_s"].as_f64()?)));
+    rated.inspect(|(_, rate)| assert!(*rate > 0.0, "{verdict}")).collect()
 }
 
 /// Regression: a NIC that is gone counts nothing, and transfers ended uncertain although their receiver knew.
