@@ -6,6 +6,7 @@ use shunt::device::platform::host::World;
 use shunt::host::clock::RealClock;
 use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer_fabric::fabric::{Rail, Wanted, domains};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The provider of libfabric whose domains are NICs.
@@ -56,7 +57,7 @@ impl Carriers {
     pub fn count(&self, end: u32) -> usize {
         match self {
             Self::Nics(nics) => nics.count(end),
-            Self::Fabric(fabric) => fabric.rails as usize,
+            Self::Fabric(fabric) => fabric.count(end),
         }
     }
 
@@ -75,12 +76,7 @@ impl Carriers {
     pub fn inject_in(&self, from_now_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {
         match self {
             Self::Nics(nics) => nics.inject_in(from_now_ns, at, kind),
-            Self::Fabric(fabric) => {
-                if at.rail >= fabric.rails {
-                    return Err(format!("there is no rail {at} in this process"));
-                }
-                fabric.faults.plan(fabric.clock.now_ns() + from_now_ns, at, kind)
-            }
+            Self::Fabric(fabric) => fabric.inject_in(from_now_ns, at, kind),
         }
     }
 
@@ -99,6 +95,8 @@ impl Carriers {
 /// Rails of a provider of libfabric. Each end opens its own.
 pub struct OpenFabric {
     provider: String,
+    /// The ends that live in this process.
+    ends: Range<u32>,
     rails: u32,
     addresses: Vec<String>,
     clock: Arc<RealClock>,
@@ -106,10 +104,23 @@ pub struct OpenFabric {
 }
 
 impl OpenFabric {
-    /// So many rails of a provider, each at an address of this machine in turn, where there are some.
-    pub(crate) fn new(provider: &str, rails: u32, addresses: &[String]) -> Self {
+    /// So many rails of a provider for each of these ends of this process, each at an address of this machine in turn,
+    /// where there are some.
+    pub(crate) fn new(provider: &str, ends: Range<u32>, rails: u32, addresses: &[String]) -> Self {
         let (provider, addresses) = (provider.to_owned(), addresses.to_vec());
-        Self { provider, rails, addresses, clock: Arc::new(RealClock::new()), faults: Arc::default() }
+        Self { provider, ends, rails, addresses, clock: Arc::new(RealClock::new()), faults: Arc::default() }
+    }
+
+    /// Rails of an end; 0 if it does not live here.
+    fn count(&self, end: u32) -> usize {
+        if self.ends.contains(&end) { self.rails as usize } else { 0 }
+    }
+
+    fn inject_in(&self, from_now_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {
+        if at.rail as usize >= self.count(at.pe) {
+            return Err(format!("there is no rail {at} in this process"));
+        }
+        self.faults.plan(self.clock.now_ns() + from_now_ns, at, kind)
     }
 
     /// The rails of an end.
@@ -228,6 +239,20 @@ mod tests {
         let due: Vec<_> = faults.take_due(1, 15).iter().map(|change| (change.number, change.up)).collect();
         assert_eq!(due, [(0, false), (1, true), (0, true)]);
         assert!(faults.take_due(1, 100).is_empty(), "each once");
+    }
+
+    #[test]
+    fn rails_of_ends_of_other_processes_are_not_here() {
+        let here = Carriers::Fabric(OpenFabric::new("tcp", 1..3, 2, &[]));
+        assert_eq!([0, 1, 2, 3].map(|end| here.count(end)), [0, 2, 2, 0]);
+        let down = FaultKind::Down { for_ns: None };
+        let fails = |pe, rail| here.inject(RailAt { pe, rail }, down);
+        assert_eq!([fails(1, 1), fails(2, 0)], [Ok(0), Ok(1)]);
+        for (pe, rail) in [(0, 0), (3, 1), (1, 2)] {
+            let text = format!("there is no rail {pe}.{rail} in this process");
+            assert_eq!(fails(pe, rail), Err(text));
+        }
+        assert_eq!(here.hits(), Ok(vec![0, 0]), "what is refused is not counted");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Place {
         source.joins_in_process(ends)?;
         let all: Vec<u32> = (0..ends).collect();
         let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&all, |_| true)?));
-        let nics = source.open(|wish| soft(wish, 0..ends, |_| Ok(())), taken)?;
+        let nics = source.open(0..ends, |wish| soft(wish, 0..ends, |_| Ok(())), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(ends as usize));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends, net: None, made_up: None })
     }
@@ -81,7 +81,7 @@ impl Place {
     /// The NICs cannot be had.
     pub fn beside(source: &Source, end: u32, fabric: &str) -> Result<Self, NoNode> {
         let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&[end], |_| true)?));
-        let nics = source.open(|wish| on_fabric(wish, end, fabric), taken)?;
+        let nics = source.open(end..end + 1, |wish| on_fabric(wish, end, fabric), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(1));
         Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends: 1, net: None, made_up: None })
     }
@@ -121,6 +121,7 @@ impl Place {
         // Ends of which this one tells what carries their packets.
         let mut tells_of = (rank == 0).then(|| net.bootstrap().size() as usize);
         let nics = source.open(
+            rank..rank + 1,
             |wish| on_fabric(wish, rank, fabric),
             |ports| {
                 let mates = mates(net, ports)?;

@@ -7,6 +7,7 @@ use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
 use shunt::machine::{Found, MachinePorts, Rails};
 use shunt_settings::{ConfigError, Lookup, NicKind, parse_duration};
+use std::ops::Range;
 
 /// What a program asks of its NICs.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,7 @@ impl Source {
             let met = addresses.len();
             return Err(NoNode::Refused(format!("addresses: expected {rails}, one a rail, got {met}")));
         }
-        OpenFabric::new(provider, rails, addresses).open(0, rails)?;
+        OpenFabric::new(provider, 0..1, rails, addresses).open(0, rails)?;
         let (provider, addresses) = (provider.to_owned(), addresses.to_vec());
         Ok(Self(Of::Fabric { provider, rails, addresses }))
     }
@@ -89,6 +90,7 @@ impl Source {
     /// What carries the packets of these ends of this process: NICs in software by `soft`, RDMA devices by `taken`.
     pub(crate) fn open(
         &self,
+        ends: Range<u32>,
         soft: impl FnOnce(&Wish) -> Result<OpenNics, NoNode>,
         taken: impl FnOnce(&MachinePorts) -> Result<OpenNics, NoNode>,
     ) -> Result<Carriers, NoNode> {
@@ -96,7 +98,7 @@ impl Source {
             Of::Nics { wish, found: Found::Soft(_) } => Ok(Carriers::Nics(soft(wish)?)),
             Of::Nics { found: Found::Mlx5(ports), .. } => Ok(Carriers::Nics(taken(ports)?)),
             Of::Fabric { provider, rails, addresses } => {
-                Ok(Carriers::Fabric(OpenFabric::new(provider, *rails, addresses)))
+                Ok(Carriers::Fabric(OpenFabric::new(provider, ends, *rails, addresses)))
             }
         }
     }
