@@ -156,10 +156,14 @@ impl Sender {
         self.sim.sleep(if load == Load::Full { BUSY_NS } else { IDLE_NS });
     }
 
-    /// Begins the next transfer. False if its slot is not free.
+    /// Begins the next transfer. False if its slot is not free. The last one there may have been read before this end
+    /// knows that it was written.
     fn begin(&mut self, now: Nanos) -> bool {
         let number = self.begun.len();
         let slot = number % SLOTS;
+        if number.checked_sub(SLOTS).is_some_and(|last| self.begun[last].is_some()) {
+            return false;
+        }
         if !std::mem::replace(&mut self.board.free.borrow_mut()[slot], false) {
             return false;
         }
