@@ -56,15 +56,20 @@ impl<T> Slab<T> {
         self.slots.get_mut(place(number)).filter(|slot| slot.number == number)?.value.as_mut()
     }
 
-    /// Takes that of a number out.
+    /// Takes that of a number out. Its place is not used again before it is let go.
     pub fn take(&mut self, number: u64) -> Option<T> {
         let slot = self.slots.get_mut(place(number)).filter(|slot| slot.number == number)?;
         let value = slot.value.take()?;
-        if let Some(next) = slot.number.checked_add(1 << TURN) {
-            slot.number = next;
+        slot.number = slot.number.checked_add(1 << TURN).unwrap_or(slot.number);
+        Some(value)
+    }
+
+    /// Lets the place of a number go, whose thing was taken out: once.
+    pub fn let_go(&mut self, number: u64) {
+        // One whose numbers are used up stays as it is.
+        if self.slots.get(place(number)).is_some_and(|slot| slot.number > number) {
             self.free.push(place(number) as u32);
         }
-        Some(value)
     }
 
     /// All of them, with their numbers.
@@ -83,10 +88,12 @@ mod tests {
         let (a, b) = (slab.put('a'), slab.put('b'));
         assert_eq!((slab.get(a), slab.get(b), slab.get(u64::MAX)), (Some(&'a'), Some(&'b'), None));
         assert_eq!((slab.take(a), slab.take(a)), (Some('a'), None));
+        assert_eq!(place(slab.put('x')), 2, "the place was not let go");
+        slab.let_go(a);
         let c = slab.put('c');
         assert_eq!((place(c), c == a), (place(a), false), "the same place, another number");
         assert!(slab.get(a).is_none() && slab.get_mut(a).is_none() && slab.take(a).is_none());
-        assert_eq!(slab.iter().collect::<Vec<_>>(), [(c, &'c'), (b, &'b')]);
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(c, &'c'), (b, &'b'), (2, &'x')]);
     }
 
     #[test]
@@ -95,6 +102,7 @@ mod tests {
         slab.put('a');
         slab.slots[0].number = PLACE << TURN;
         assert_eq!(slab.take(PLACE << TURN), Some('a'));
+        slab.let_go(PLACE << TURN);
         assert_eq!(place(slab.put('b')), 1);
     }
 }

@@ -302,7 +302,12 @@ impl Transfers {
     /// What is to be done next.
     #[inline]
     pub fn next_output(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        let output = self.out.pop_front()?;
+        // What is kept by its place is of no use to another transfer before this one's end is told.
+        if let Output::Ended(ended) = &output {
+            self.lives.let_go(ended.transfer.0);
+        }
+        Some(output)
     }
 
     /// True if a transfer that has not ended reads or writes a region of this end.

@@ -151,6 +151,21 @@ fn a_callback_that_panics_harms_no_other_transfer() {
     assert_eq!((flag.load(Ordering::Acquire), two.engines[0].callback_panics()), (FLAG_DONE, 1));
 }
 
+/// Regression: the end of one that was cancelled was told to who began the next one before a step.
+#[test]
+fn each_end_is_told_to_who_began_it() {
+    let mut two = two(1);
+    let (source, target, now) = (two.source.clone(), two.target.clone(), two.sim.now());
+    let write = Write { peer: OTHER, len: 64, imm: None, from: (&source, 0), to: (&target, 0) };
+    let ((first, cancelled), (second, whole)) = (flag(), flag());
+    let id = two.engines[0].submit_write(now, &write, cancelled).expect("a write");
+    assert!(two.engines[0].cancel(now, id, Cancel::Now));
+    let next = two.engines[0].submit_write(now, &write, whole).expect("a write");
+    assert_ne!(id, next);
+    two.run();
+    assert_eq!([first, second].map(|flag| flag.load(Ordering::Acquire)), [FLAG_FAILED, FLAG_DONE]);
+}
+
 /// The first piece after a step goes at once, on a lane whose end may have come since.
 #[test]
 fn what_goes_at_once_on_a_lane_that_has_ended_is_sent_again() {
