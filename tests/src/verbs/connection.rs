@@ -226,7 +226,7 @@ impl Connection {
         match request.does {
             Does::Read => {
                 let of = self.of(1 - self.me);
-                let what = 1 << 20 | number % (PATTERN / PLACE);
+                let what = (1 << 20) | (number % (PATTERN / PLACE));
                 let right = (0..PLACE / 8).all(|word| load(result + 8 * word) == shape(of, what, word));
                 if !right {
                     self.complain(|_| format!("what {number} read is not there when it is complete"));

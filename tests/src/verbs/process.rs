@@ -94,8 +94,8 @@ impl AgentActor {
         let body = move || {
             let (sim, board) = (&around.sim, &around.board);
             let door = Door::new(&around.town, sim, me);
-            // An event of a NIC wakes the agent, as its descriptor does; so does the answer of a command, sooner than
-            // there.
+            // A NIC's event wakes the agent, as its descriptor does. So does the answer of a command, which a real one
+            // finds when it looks next.
             let wake = door.live_here();
             around.fabric.with(|fabric| {
                 for rail in 0..rails.len() as u32 {
@@ -145,7 +145,7 @@ pub(super) struct Process {
     commands: (Option<u64>, Option<u64>),
     /// Taken apart in this order, after the rest.
     context: Box<VerbsContext>,
-    devices: Vec<Box<VerbsContext>>,
+    devices: Vec<VerbsContext>,
     yard: Rc<Yard>,
     keys: RefCell<Vec<(Mkey, Umem)>>,
 }
@@ -179,8 +179,8 @@ impl Process {
             VerbsContext::open(&rails[rail], &world, &around.net, &yard, keys[rail].0.key_be().to_be())
         };
         let context = open(0);
-        let devices: Vec<Box<VerbsContext>> = (0..rails.len()).map(open).collect();
-        let device = |opened: &Box<VerbsContext>| Device {
+        let devices: Vec<VerbsContext> = (0..rails.len()).map(|rail| *open(rail)).collect();
+        let device = |opened: &VerbsContext| Device {
             name: opened.rail.name.clone(),
             context: At(opened.raw()),
             ops: table(),
