@@ -37,7 +37,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5113_7ce0);
         let (from, rails) = (rng.between(500_000, 2_000_000), rng.between(1, 2) as u32);
-        let fault = Fault { from, lasts: 2_000_000, node: 0, rail: 0, kind: Kind::Silent };
+        let fault = |rail| Fault { from, lasts: 2_000_000, node: 0, rail, kind: Kind::Silent };
         let memory = LEN * COUNT as u64;
         let (sim, domains) = Sim::new(Config {
             seed,
@@ -48,7 +48,8 @@ impl Run {
             unordered: true,
             no_truth: 0,
             unproven: 0,
-            faults: vec![fault],
+            // An engine with little to do may use one rail alone.
+            faults: (0..rails).map(fault).collect(),
         });
         let policy = Policy { suspect: SUSPECT, ..Policy::of_rails(rails) };
         let keys = |node| (0..rails).map(|rail| key(node, rail)).collect::<Vec<_>>();
