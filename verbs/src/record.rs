@@ -132,6 +132,18 @@ impl Record {
         is_of(self.words.opcode, TWO_SIDED)
     }
 
+    /// 1 if it consumes a receive of the other end, else 0. It is known.
+    #[inline]
+    pub const fn two_sided(&self) -> u32 {
+        TWO_SIDED.unbounded_shr(self.words.opcode) & 1
+    }
+
+    /// 1 if the program wants a completion, else 0.
+    #[inline]
+    pub const fn signaled(&self) -> u32 {
+        (self.words.flags & IBV_SEND_SIGNALED) / IBV_SEND_SIGNALED
+    }
+
     /// The program wants a completion.
     pub const fn is_signaled(&self) -> bool {
         self.words.flags & IBV_SEND_SIGNALED != 0

@@ -39,6 +39,13 @@ impl<T: Clone + Default> Ring<T> {
         &mut self.slots[place]
     }
 
+    /// Entries from this number on that lie in a row: one or more, and no more than so many.
+    #[inline]
+    pub fn run(&self, number: u64, most: u64) -> &[T] {
+        let rest = &self.slots[self.place(number)..];
+        &rest[..rest.len().min(most as usize)]
+    }
+
     /// Makes room for more than the numbers from `first` to `end`, which stay, if it had any.
     #[cold]
     pub fn grow(&mut self, first: u64, end: u64) {
