@@ -191,11 +191,21 @@ pub struct Domain {
     pub context: Arc<Context>,
     /// Its regions.
     pub regions: RwLock<Regions>,
-    /// Counts changes of the regions.
+    /// Counts changes of the regions, from a number on that no other domain has.
     pub changes: AtomicU64,
 }
 
+/// Changes of the regions of one domain are fewer.
+const CHANGES: u64 = 1 << 40;
+
 impl Domain {
+    /// One that was made there.
+    pub fn new(raw: At<ibv_pd>, context: Arc<Context>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let changes = AtomicU64::new(NEXT.fetch_add(CHANGES, Ordering::Relaxed));
+        Self { raw, context, regions: RwLock::default(), changes }
+    }
+
     /// Its regions, to read.
     pub fn regions(&self) -> RwLockReadGuard<'_, Regions> {
         self.regions.read().unwrap_or_else(PoisonError::into_inner)

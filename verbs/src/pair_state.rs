@@ -147,6 +147,8 @@ impl Drop for Held<'_> {
 
 /// Why a queue pair is not protected that posts past verbs.
 pub const NOT_POSTED: &str = "its completions were not those of what it posted through ibv_post_send";
+/// Why a queue pair is lost, or refused, that could be moved by itself.
+pub const SHARES: &str = "it shares its receive queue with one that is not protected";
 /// Why one is not protected that takes nothing any more.
 pub const STOPPED: &str = "the program moved it to ERR or RESET";
 /// Numbers of the request and the receive that are posted to wake the program: both are flushed.

@@ -42,8 +42,8 @@ pub enum Said {
     Cut(u64, u32, u64, bool),
     /// Receives are posted on a path (by its number) of this incarnation: the receiver may send there, in a new epoch.
     Ready(u64, u32, u32, u32),
-    /// The queue pair that the receiver's is connected to is no longer protected, or gone.
-    Parted(u64),
+    /// The queue pair that the receiver's is connected to is no longer protected; or it has ended.
+    Parted(u64, bool),
     /// The same, and it has no path left.
     Lost(u64),
     /// The receiver's queue pair gets atomics, whose answers are needed: no path is left but for a fault.
@@ -94,7 +94,7 @@ pub fn encode(said: &Said) -> Vec<u8> {
         Said::Ready(id, number, incarnation, epoch) => {
             out.word(4).long(*id).word(*number).word(*incarnation).word(*epoch);
         }
-        Said::Parted(id) => _ = out.word(5).long(*id),
+        Said::Parted(id, ended) => _ = out.word(5).long(*id).word((*ended).into()),
         Said::Lost(id) => _ = out.word(6).long(*id),
         Said::Atomics(id) => _ = out.word(8).long(*id),
         Said::Keys(first, keys) => {
@@ -174,7 +174,7 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
         2 => Said::Port(from.word()?, from.flag()?, from.long()?),
         3 => Said::Cut(from.long()?, from.word()?, from.long()?, from.flag()?),
         4 => Said::Ready(from.long()?, from.word()?, from.word()?, from.word()?),
-        5 => Said::Parted(from.long()?),
+        5 => Said::Parted(from.long()?, from.flag()?),
         6 => Said::Lost(from.long()?),
         7 => {
             let key = |from: &mut In<'_>| Some([from.word()?, from.word()?, from.word()?, from.word()?]);
@@ -230,7 +230,7 @@ mod tests {
             Said::Port(1, true, 1 << 33),
             Said::Cut(3, 4, 1 << 34, true),
             Said::Ready(3, 1, 2, 9),
-            Said::Parted(3),
+            Said::Parted(3, true),
             Said::Lost(4),
             Said::Atomics(5),
             Said::Keys(true, vec![[0, 0x1234, 1, 0x5678], [1, 2, 3, 4]]),
@@ -245,7 +245,7 @@ mod tests {
             let said = Said::Hello(Box::new(Hello { rails, ..hello.clone() }));
             assert_eq!(decode(&encode(&said)), None, "{said:?}");
         }
-        let mut newer = encode(&Said::Parted(3));
+        let mut newer = encode(&Said::Parted(3, false));
         assert_eq!(version(&newer), Some(VERSION));
         newer[3] += 1;
         assert_eq!((version(&newer), decode(&newer)), (Some(VERSION + 1), None));

@@ -361,7 +361,8 @@ impl RegionOf {
     /// A transfer of this end uses it, a NIC refuses, or a call of another thread did not end in time.
     pub fn deregister(&self) -> Result<(), Failure> {
         let (engine, region) = (self.engine.upgrade().ok_or_else(closed)?, self.region()?);
-        engine.with(|node| node.deregister(&region))?;
+        // A wire that is dead takes seconds: other calls, and the engine's end, do not wait for it.
+        engine.wait(|node| node.deregister(&region))?;
         drop(region);
         let mut held = self.held();
         if matches!(*held, Held::Open(_)) {

@@ -75,6 +75,10 @@ impl Events {
     pub fn call(&self, operation: usize, call: Call) -> Result<(), Failure> {
         self.calls.start()?;
         let mut queue = self.queue();
+        if queue.closed {
+            // Nobody makes calls any more.
+            return self.calls.start();
+        }
         let told = || Failure::refused("operation", "one whose end was not told", "one whose end was told");
         let stage = queue.known.get_mut(&operation).ok_or_else(told)?;
         match std::mem::replace(stage, Stage::Told) {
@@ -102,7 +106,8 @@ impl Events {
 
     /// Nothing comes any more.
     pub fn close(&self) {
-        self.queue().closed = true;
+        let mut queue = self.queue();
+        queue.closed = true;
         self.changed.notify_all();
         self.calls.close();
     }

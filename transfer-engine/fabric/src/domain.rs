@@ -67,7 +67,7 @@ struct Leaving {
 /// A region whose keys were taken back, until no endpoint is open that a write may have begun on.
 struct Taken {
     /// By rail. What has started lands in memory that is still there.
-    regions: BTreeMap<u32, Region>,
+    memory: BTreeMap<u32, Arc<OwnedSpan>>,
     /// Peer, path, and incarnation of its endpoint.
     endpoints: Vec<(PeerId, u32, u32)>,
     /// Rails where it may still be written.
@@ -175,7 +175,9 @@ impl FabricDomain {
             path.step(around, *now, Machine::fail);
             endpoints.extend(held(path));
         }
-        taken.insert(region.keys().clone(), Taken { regions, endpoints, stays: Vec::new() });
+        // From here on no key names it: an endpoint that is made before the others are closed takes none.
+        let memory = regions.into_iter().map(|(rail, region)| (rail, region.memory().clone())).collect();
+        taken.insert(region.keys().clone(), Taken { memory, endpoints, stays: Vec::new() });
     }
 
     /// True once nothing of any peer lands in a region whose keys were taken back, or reads it. The domain is polled
@@ -193,15 +195,15 @@ impl FabricDomain {
             return Ok(false);
         }
         let Some(mut taken) = self.taken.remove(region.keys()) else { return Ok(true) };
-        let aside = taken.regions.keys().copied().filter(|rail| self.around.aside.contains(rail));
+        let aside = taken.memory.keys().copied().filter(|rail| self.around.aside.contains(rail));
         taken.stays.extend(aside.collect::<Vec<_>>());
         let stays = taken.stays.clone();
-        stays.iter().filter_map(|rail| taken.regions.remove(rail)).for_each(std::mem::forget);
+        stays.iter().filter_map(|rail| taken.memory.remove(rail)).for_each(std::mem::forget);
         if stays.is_empty() {
             return Ok(true);
         }
         // Whoever asks again hears the same.
-        taken.regions.clear();
+        taken.memory.clear();
         self.taken.insert(region.keys().clone(), taken);
         let (what, want) = ("a region to take back", "rails whose endpoints were closed");
         Err(FabricError::Unfit { what, want, met: format!("rails {stays:?}, where one was set aside") })

@@ -76,6 +76,8 @@ pub(crate) struct Path {
     closing: Option<Closing>,
     /// The provider did not let go of an endpoint: nothing is proved of it.
     stuck: bool,
+    /// One of its endpoints, of whichever incarnation, was set aside.
+    was_stuck: bool,
     ledger: Ledger,
     /// That of the last incarnation, for a peer that asks late.
     previous: (u32, Option<Ledger>),
@@ -98,6 +100,7 @@ impl Path {
             endpoint: None,
             closing: None,
             stuck: false,
+            was_stuck: false,
             ledger: Ledger::default(),
             previous: (0, Some(Ledger::default())),
             lane: None,
@@ -341,7 +344,7 @@ impl Path {
     }
 
     fn is_stuck(&mut self, around: &mut Around, why: &str) {
-        self.stuck = true;
+        (self.stuck, self.was_stuck) = (true, true);
         around.aside.insert(self.number);
         around.remarks.push(format!("peer {}, path {}: {why}", self.peer, self.number));
     }
@@ -446,9 +449,9 @@ impl Path {
         (self.endpoint.is_some() || self.closing.is_some()).then(|| self.machine.incarnation())
     }
 
-    /// True if its endpoint was set aside: it may still place bytes at this end.
+    /// True if one of its endpoints was set aside: it may still place bytes at this end.
     pub const fn is_set_aside(&self) -> bool {
-        self.stuck
+        self.was_stuck
     }
 }
 

@@ -162,3 +162,16 @@ fn an_engine_goes_on_while_a_region_is_taken_back() {
     two.until_of(1, "a region taken back", is_over);
     assert!(poisoned(&mut two), "something landed");
 }
+
+/// Keys stayed good until the endpoints of that moment were closed, and a path that was made again meanwhile took them.
+#[test]
+fn a_path_that_is_made_while_a_region_is_taken_back_takes_none_of_its_keys() {
+    let Some(mut two) = two(&[TCP, SECOND]) else { return };
+    let _ends = under_way(&mut two);
+    let region = two.regions[1].clone();
+    two.engines[1].domain.deregister(&region);
+    // Both ends go on, and nobody asks meanwhile whether it is over.
+    assert!(poisoned(&mut two), "something landed");
+    let is_over = |two: &mut Two| two.engines[1].domain.deregistered(&region).expect("none is set aside");
+    two.until("a region taken back", is_over);
+}

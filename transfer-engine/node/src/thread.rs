@@ -44,6 +44,15 @@ impl<T> Begun<T> {
     }
 }
 
+/// Who waits for a message hears of the thread's end, also of one by a panic.
+struct ClosesMail<T>(Arc<Mailbox<T>>);
+
+impl<T> Drop for ClosesMail<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Starts such a thread, for the end of this number.
 pub(crate) fn begin<T: Send + 'static>(
     end: u32,
@@ -56,8 +65,8 @@ pub(crate) fn begin<T: Send + 'static>(
     let thread = std::thread::Builder::new().name(name).spawn(move || match make() {
         Ok(Connected { engine, world, told: ready }) => {
             let _ = tell.send(Ok(ready));
-            drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail);
-            mail.close();
+            let mail = ClosesMail(mail);
+            drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail.0);
         }
         Err(error) => _ = tell.send(Err(error)),
     });

@@ -113,7 +113,16 @@ impl Clerk {
         }
         for end in puts {
             if let Some(entry) = entry::seal(&self.secret, &end, &self.name) {
-                self.shelf.put(&entry::key(&end), &entry)?;
+                let (key, place) = (entry::key(&end), self.shelf.place());
+                match self.shelf.put(&key, &entry) {
+                    Err(error) if is_of_one(&error) => {
+                        let got = "expected a name that this process may write, got";
+                        answers.push(Answer::Refused(format!(
+                            "{place}, {key}: {got}: {error}; it is not there"
+                        )));
+                    }
+                    answer => answer?,
+                }
             }
         }
         while let Some(end) = self.stale.first().copied() {
@@ -136,7 +145,12 @@ impl Clerk {
 
     fn look_up(&mut self, end: &End) -> io::Result<Option<Answer>> {
         let key = entry::key(end);
-        let Some(found) = self.shelf.get(&key)? else { return Ok(None) };
+        let found = match self.shelf.get(&key) {
+            // What this process may not read is no entry for it.
+            Err(error) if is_of_one(&error) => Some(Vec::new()),
+            found => found?,
+        };
+        let Some(found) = found else { return Ok(None) };
         Ok(Some(match entry::open(&self.secret, end, &found) {
             Ok(name) => Answer::Is(*end, name),
             Err(why) => Answer::Refused(format!("{}, {key}: {why}; it is not used", self.shelf.place())),
@@ -159,6 +173,12 @@ impl Clerk {
             }
         }
     }
+}
+
+/// True if an error is about one name, and not about the place.
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{DirectoryNotEmpty, IsADirectory, PermissionDenied};
+    matches!(error.kind(), DirectoryNotEmpty | IsADirectory | PermissionDenied)
 }
 
 /// The thread, as a process sees it.

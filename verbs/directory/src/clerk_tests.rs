@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 struct Memory {
     kept: BTreeMap<String, Vec<u8>>,
     down: bool,
+    /// A name that cannot be touched.
+    locked: Option<String>,
     connects: u32,
     puts: u32,
 }
@@ -19,6 +21,11 @@ impl Place {
     fn answer<T>(&self, act: impl FnOnce(&mut Memory) -> T) -> io::Result<T> {
         let mut memory = self.0.lock().unwrap();
         if memory.down { Err(io::Error::other("expected an answer, got none")) } else { Ok(act(&mut memory)) }
+    }
+
+    fn touch(&self, key: &str) -> io::Result<()> {
+        let is_locked = self.0.lock().unwrap().locked.as_deref() == Some(key);
+        if is_locked { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
 
     fn set_down(&self, down: bool) {
@@ -48,6 +55,7 @@ impl Shelf for Place {
     }
 
     fn put(&mut self, key: &str, value: &[u8]) -> io::Result<()> {
+        self.touch(key)?;
         self.answer(|memory| {
             memory.puts += 1;
             memory.kept.insert(key.to_owned(), value.to_owned());
@@ -55,6 +63,7 @@ impl Shelf for Place {
     }
 
     fn get(&mut self, key: &str) -> io::Result<Option<Vec<u8>>> {
+        self.touch(key)?;
         self.answer(|memory| memory.kept.get(key).cloned())
     }
 
@@ -109,6 +118,24 @@ fn what_another_secret_sealed_is_refused_and_so_is_what_nobody_did() {
     place.0.lock().unwrap().kept.insert(key.clone(), b"10.0.0.1:7700".to_vec());
     let forged = told("an entry of this library, got something else");
     assert_eq!(one.step(start, vec![Order::Ask(END)]), [Answer::Refused(forged)]);
+}
+
+/// One name that could not be written closed the whole place for a process, and nothing was looked up there any more.
+#[test]
+fn a_name_that_cannot_be_touched_is_told_and_others_are_found() {
+    let (place, start) = (Place::default(), Instant::now());
+    let (mut one, mut other) = (place.clerk(SECRET, "one"), place.clerk(SECRET, "other"));
+    other.step(start, vec![Order::Put(([6; 16], 1))]);
+    let key = entry::key(&END);
+    place.0.lock().unwrap().locked = Some(key.clone());
+    let got = one.step(start, vec![Order::Put(END), Order::Ask(([6; 16], 1))]);
+    let told = format!(
+        "memory, {key}: expected a name that this process may write, got: permission denied; it is not there"
+    );
+    assert_eq!(got, [Answer::Open, Answer::Refused(told), Answer::Is(([6; 16], 1), "other".into())]);
+    let told =
+        format!("memory, {key}: expected an entry of this library, got something else; it is not used");
+    assert_eq!(one.step(start, vec![Order::Ask(END)]), [Answer::Refused(told)]);
 }
 
 #[test]

@@ -56,9 +56,10 @@ impl Lines {
         &self.name
     }
 
-    /// Descriptors that become ready when something comes.
+    /// Descriptors that become ready when something comes. One whose other end has closed is ready for ever.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.lines.values().map(|line| line.pipe.fd()).chain([self.listener.as_raw_fd()])
+        let open = self.lines.values().filter(|line| line.pipe.over().is_none());
+        open.map(|line| line.pipe.fd()).chain([self.listener.as_raw_fd()])
     }
 
     /// Sends to a process.

@@ -59,8 +59,11 @@ fn processes_find_each_other_and_go_on_without_the_store() {
     assert_eq!((came, &from[..]), (vec![b"one".to_vec(), b"two".to_vec()], both[1].name()));
     both[0].send(&from, b"back").unwrap();
     assert!(until(&mut store, &mut both, |both| both[1].receive() == Some((name.clone(), b"back".to_vec()))));
-    // One that has ended is told of as soon as the system knows.
+    // A descriptor whose other end has closed is ready for ever: the agent that waited for it never slept.
+    let waits_for = both[1].fds().len();
     both[0] = remote(at, &secret());
+    assert!(until(&mut store, &mut both, |both| both[1].fds().len() < waits_for));
+    // One that has ended is told of as soon as the system knows.
     assert!(until(&mut store, &mut both, |both| {
         both[1].send(&name, b"gone").is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
     }));

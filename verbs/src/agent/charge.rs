@@ -1,7 +1,7 @@
 //! A queue pair in the agent's charge.
 
 use crate::endpoint::Own;
-use crate::pair_state::{Connection, On, STOPPED, State};
+use crate::pair_state::{Connection, On, SHARES, STOPPED, State};
 use crate::queue_pair::QueuePair;
 use crate::settings::settings;
 use crate::status::PairReport;
@@ -124,6 +124,8 @@ pub struct Charge {
     pub again: u64,
     /// The other end is gone.
     pub parted: bool,
+    /// It was destroyed, or stopped by its program.
+    pub ended_there: bool,
     /// No path is left, by the other end's word.
     pub lost_there: bool,
     /// Completions come from elsewhere: the queues know.
@@ -161,6 +163,7 @@ impl Charge {
             oldest: (0, now),
             again: 0,
             parted: false,
+            ended_there: false,
             lost_there: false,
             marked: false,
             over: false,
@@ -233,7 +236,7 @@ impl Charge {
                 self.ready = Some((*number, *incarnation));
             }
             Said::Atomics(_) => self.answers_there = true,
-            Said::Parted(_) => self.parted = true,
+            Said::Parted(_, ended) => (self.parted, self.ended_there) = (true, *ended),
             Said::Lost(_) => self.lost_there = true,
             _ => {}
         }
@@ -324,9 +327,6 @@ impl Charge {
     }
 }
 
-/// Why a queue pair is lost that was moved well.
-pub const SHARES: &str = "it shares its receive queue with one that is not protected";
-
 /// What a queue pair waits for until it is protected.
 pub const fn awaits(there: bool) -> &'static str {
     match there {
@@ -373,7 +373,7 @@ mod tests {
     use crate::completions::CompletionQueue;
     use crate::objects::{At, Context, Domain, Extended};
     use std::ptr::without_provenance_mut;
-    use std::sync::{OnceLock, RwLock};
+    use std::sync::OnceLock;
 
     /// A queue pair on a device that nobody calls.
     fn pair() -> Arc<QueuePair> {
@@ -381,11 +381,18 @@ mod tests {
         let raw = At(without_provenance_mut(0x1000));
         let context = Arc::new(Context { raw, device: "none".into(), ops, ex, channel });
         let pd = At(without_provenance_mut(0x2000));
-        let (regions, changes) = (RwLock::default(), Default::default());
-        let domain = Arc::new(Domain { raw: pd, context: context.clone(), regions, changes });
+        let domain = Arc::new(Domain::new(pd, context.clone()));
         let cq = Arc::new(CompletionQueue::new(At(without_provenance_mut(0x3000)), context, false));
         let at = (At(without_provenance_mut(0x4000)), 0x40);
         Arc::new(QueuePair::new(7, at, domain, (cq.clone(), cq, None), Default::default(), false))
+    }
+
+    /// Peers were not told the keys of a domain that had another's address, and as many changes.
+    #[test]
+    fn no_two_domains_count_the_same_changes() {
+        let (one, other) = (pair(), pair());
+        let count = |pair: &QueuePair| pair.domain.changes.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(count(&one).abs_diff(count(&other)) > u64::from(u32::MAX));
     }
 
     /// A rank of MPI is connected to itself. Such a queue pair was not protected, nor was any that shares its buffers.

@@ -8,12 +8,15 @@ use crate::status;
 use crate::words::Said;
 use shunt_recovery::nanos::Nanos;
 
+/// Why a queue pair is not protected whose other end was destroyed, or stopped by its program.
+pub(super) const ENDED: &str = "the other end has ended";
+
 impl Agent {
     /// What is left to do without the other end: completions that are there may still be taken.
     pub(super) fn without_peer(&mut self, now: Nanos, charge: &mut Charge) {
         let mut state = charge.pair.state();
         if state.is_at_home() {
-            state.pass("the other end has ended, or is not protected");
+            state.pass(if charge.ended_there { ENDED } else { "the other end is not protected" });
             return;
         }
         let works = matches!((&state.send_on, &state.recv_on), (On::Spare(_), On::Spare(_)));
@@ -21,7 +24,7 @@ impl Agent {
         drop(state);
         if failed || charge.lost_there {
             self.drain(charge);
-            self.lose(now, charge, "the other end has ended");
+            self.lose(now, charge, ENDED);
         }
     }
 

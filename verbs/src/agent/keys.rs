@@ -19,6 +19,8 @@ impl Agent {
             let shared = domains.entry(domain.raw.0.addr()).or_insert_with(shared);
             shared.backups.extend(charge.backups());
         }
+        // One without queue pairs is told again once it has some: what its peers knew may be cleared meanwhile.
+        self.told.retain(|address, _| domains.contains_key(address));
         let mut changed = false;
         for (address, shared) in &domains {
             let told = self.told.get(address).filter(|(_, backups)| *backups == shared.backups);

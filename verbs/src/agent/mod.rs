@@ -86,25 +86,23 @@ impl Keeper for Orders {
     }
 }
 
-/// Those of this process's own agent, once there is one.
-static ORDERS: OnceLock<Arc<Orders>> = OnceLock::new();
+/// Those of this process's own agent, once it was asked for; none if the system gave no thread for it.
+static ORDERS: OnceLock<Option<Arc<Orders>>> = OnceLock::new();
 
-/// Begins, unless that was done. False if it cannot.
-pub fn begin() -> bool {
-    let mut first = false;
-    let orders = ORDERS.get_or_init(|| {
-        first = true;
-        Arc::default()
-    });
-    if !first {
-        return true;
-    }
-    let orders = orders.clone();
-    let spawned = std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(orders));
-    if let Err(error) = &spawned {
-        required::tell_nics(Err(format!("the system gave no thread: {error}")));
-    }
-    spawned.is_ok()
+/// Has the agent begin, unless it has: what tells it, if there is one.
+pub fn begin() -> Option<&'static Arc<Orders>> {
+    let spawn = || {
+        let orders = Arc::<Orders>::default();
+        let own = orders.clone();
+        match std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(own)) {
+            Ok(_) => Some(orders),
+            Err(error) => {
+                required::tell_nics(Err(format!("the system gave no thread: {error}")));
+                None
+            }
+        }
+    };
+    ORDERS.get_or_init(spawn).as_ref()
 }
 
 /// The program has connected a queue pair.
@@ -112,11 +110,9 @@ pub fn connected(pair: &Arc<QueuePair>) {
     if let Some(keeper) = pair.keeper.get() {
         return keeper.connected(pair);
     }
-    if !begin() {
-        pair.state().pass("the system gave no thread");
-    }
-    if let Some(orders) = ORDERS.get() {
-        orders.connected(pair);
+    match begin() {
+        Some(orders) => orders.connected(pair),
+        None => pair.state().pass("the system gave no thread"),
     }
 }
 
@@ -124,8 +120,8 @@ pub fn connected(pair: &Arc<QueuePair>) {
 pub fn gone(pair: &Arc<QueuePair>) {
     match (pair.keeper.get(), ORDERS.get()) {
         (Some(keeper), _) => keeper.gone(pair),
-        (None, Some(orders)) => orders.gone(pair),
-        (None, None) => {}
+        (None, Some(Some(orders))) => orders.gone(pair),
+        (None, _) => {}
     }
 }
 
@@ -269,17 +265,21 @@ impl Agent {
     fn take_events(&mut self) -> Vec<(u32, [u8; 64])> {
         let mut events = Vec::new();
         for (rail, one) in self.engine.rails.iter().enumerate() {
-            loop {
+            let silent = loop {
                 match one.devx.next_event() {
                     Ok(Some(event)) => events.push((rail as u32, event)),
-                    Ok(None) => break,
-                    // Its descriptor may be ready for ever, and the agent would never rest.
-                    Err(_) => {
-                        self.deaf.insert(rail);
-                        break;
-                    }
+                    Ok(None) => break false,
+                    Err(_) => break true,
                 }
+            };
+            // Its descriptor may be ready for ever, and the agent would never rest.
+            if silent {
+                self.deaf.insert(rail);
+            } else {
+                self.deaf.remove(&rail);
             }
+            // An event may be lost: the port is asked for.
+            self.engine.ports.set_silent(rail as u32, silent);
         }
         events
     }
@@ -343,7 +343,7 @@ impl Agent {
     fn let_go(&mut self, now: Nanos, charge: Charge, lost: bool) {
         self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
         if let Some(there) = charge.there {
-            let said = if lost { Said::Lost(there.id) } else { Said::Parted(there.id) };
+            let said = if lost { Said::Lost(there.id) } else { Said::Parted(there.id, true) };
             self.post.send(there.peer, encode(&said));
         }
         for key in charge.keys.iter().copied() {
@@ -468,7 +468,7 @@ impl Agent {
             Said::Cut(pair, ..)
             | Said::Ready(pair, ..)
             | Said::Atomics(pair)
-            | Said::Parted(pair)
+            | Said::Parted(pair, _)
             | Said::Lost(pair) => {
                 if let Some(charge) = self.charge_of(from, pair) {
                     charge.hear(&said);

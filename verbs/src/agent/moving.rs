@@ -1,9 +1,10 @@
 //! Moves queue pairs: who notices, what is asked, and what follows from the answers.
 
-use super::charge::{self, Charge, Fence, SHARES};
+use super::charge::{self, Charge, Fence};
+use super::ending::ENDED;
 use super::{Agent, required};
 use crate::hooks::data;
-use crate::pair_state::{NOT_POSTED, On, STOPPED, Track};
+use crate::pair_state::{NOT_POSTED, On, SHARES, STOPPED, Track};
 use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
 use crate::spare::Spare;
@@ -38,8 +39,8 @@ impl Agent {
     fn carry(&mut self, charge: &mut Charge) {
         let now = self.now();
         if let Some((why, moved)) = charge.pair.over() {
-            self.tell(charge, Said::Parted);
-            if !moved && why != STOPPED {
+            self.tell(charge, |id| Said::Parted(id, why == STOPPED));
+            if !moved && why != STOPPED && why != ENDED {
                 required::refuse(&charge.pair, why);
             }
             return self.end(now, charge, why, moved);

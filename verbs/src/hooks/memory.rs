@@ -6,8 +6,8 @@ use crate::real;
 use crate::registry;
 use core::ffi::{c_int, c_uint, c_void};
 use shunt_mlx5_sys::{ibv_context, ibv_mr, ibv_pd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLock};
 
 /// `ibv_alloc_pd`.
 ///
@@ -19,8 +19,7 @@ pub unsafe fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: forwarded to the caller.
     let pd = unsafe { real::ibv_alloc_pd(context) };
     if let Some(context) = registry::context(context).filter(|_| !pd.is_null()) {
-        let (regions, changes) = (RwLock::default(), Default::default());
-        let domain = Arc::new(Domain { raw: At(pd), context, regions, changes });
+        let domain = Arc::new(Domain::new(At(pd), context));
         registry::with_mut(|objects| objects.domains.insert(pd.addr(), domain));
     }
     pd
@@ -31,10 +30,19 @@ pub unsafe fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 /// # Safety
 /// As its manual says.
 pub unsafe fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    let known = registry::with(|objects| objects.domains.get(&pd.addr()).cloned());
     // SAFETY: forwarded to the caller.
     let errno = unsafe { real::ibv_dealloc_pd(pd) };
-    if errno == 0 {
-        registry::with_mut(|objects| objects.domains.remove(&pd.addr()));
+    if let Some(known) = known.filter(|_| errno == 0) {
+        // Its address may be that of another by now, which stays.
+        let is_it = |objects: &registry::Objects| {
+            objects.domains.get(&pd.addr()).is_some_and(|domain| Arc::ptr_eq(domain, &known))
+        };
+        registry::with_mut(|objects| {
+            if is_it(objects) {
+                objects.domains.remove(&pd.addr());
+            }
+        });
     }
     errno
 }

@@ -3,7 +3,7 @@
 use super::batch;
 use crate::agent;
 use crate::objects::At;
-use crate::pair_state::{Connection, STOPPED};
+use crate::pair_state::{Connection, SHARES, STOPPED};
 use crate::queue_pair::QueuePair;
 use crate::real;
 use crate::registry;
@@ -126,11 +126,16 @@ const OPERATIONS: u32 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
 
+/// True if one that cannot be protected is refused.
+fn must_be_protected(made: &Made) -> bool {
+    made.kind == IBV_QPT_RC && settings().mode == Mode::On && agent::required::is_asked()
+}
+
 /// Takes note of a queue pair that was just made. Null if it cannot be protected and must be: then it is gone.
 unsafe fn noted(qp: *mut ibv_qp, made: &Made) -> *mut ibv_qp {
     // SAFETY: just made, by the caller.
     let Err((device, why)) = (unsafe { note(qp, made) }) else { return qp };
-    if made.kind != IBV_QPT_RC || settings().mode != Mode::On || !agent::required::is_asked() {
+    if !must_be_protected(made) {
         return qp;
     }
     // SAFETY: just made, and given to nobody; errno is the calling thread's own.
@@ -172,7 +177,8 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str
         Some(_) => "",
     };
     let Some((domain, queues)) = found.filter(|_| why.is_empty()) else {
-        if let Some(shared) = registry::shared(made.srq) {
+        // One that is refused is gone at once, and keeps no buffer.
+        if let Some(shared) = registry::shared(made.srq).filter(|_| !must_be_protected(made)) {
             shared.estrange(None);
         }
         if made.kind == IBV_QPT_RC {
@@ -207,11 +213,15 @@ unsafe fn is_refused(pair: &QueuePair, attr: *const ibv_qp_attr, mask: c_int) ->
     // SAFETY: the caller's attributes.
     let attr = unsafe { &*attr };
     let connects = mask as u32 & wanted == wanted && attr.qp_state == IBV_QPS_RTR;
-    if !connects || !agent::required::is_asked() || pair.state().passing.is_some() {
+    if !connects || !agent::required::is_asked() {
         return false;
     }
-    agent::begin();
-    let why = agent::required::refusal(attr.ah_attr.is_global != 0);
+    let strangers = || pair.shared.as_ref().filter(|shared| shared.has_strangers()).map(|_| SHARES);
+    let known = pair.state().passing.or_else(strangers).map(str::to_owned);
+    let why = known.or_else(|| {
+        agent::begin();
+        agent::required::refusal(attr.ah_attr.is_global != 0)
+    });
     if let Some(why) = &why {
         agent::required::say_refused(&pair.context.device, pair.qpn, why);
     }
