@@ -8,7 +8,7 @@ use crate::piece::{Held, Op, Piece, Span};
 use crate::shard::choose;
 use crate::slab::Slab;
 use shunt_recovery::nanos::Nanos;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes that a lane takes at once where many wait.
 const RUN_BYTES: u32 = 256 << 10;
@@ -110,9 +110,9 @@ impl Route {
         self.next = 0;
     }
 
-    /// Drops the pieces of a transfer of which none was posted. `kept` has every other one stay, or makes another one
-    /// of it.
-    pub fn drop_waiting(&mut self, id: TransferId, mut kept: impl FnMut(Held) -> Option<Held>) {
+    /// Drops the pieces of these transfers of which none was posted. `kept` has every other one stay, or makes another
+    /// one of it.
+    pub fn drop_waiting(&mut self, ids: &BTreeSet<TransferId>, mut kept: impl FnMut(Held) -> Option<Held>) {
         // What goes first comes last among these.
         let urgent: Vec<_> =
             std::mem::take(&mut self.urgent).into_iter().rev().filter_map(&mut kept).collect();
@@ -120,7 +120,7 @@ impl Route {
         let (mut ones, next) = (std::mem::take(&mut self.ones).into_iter(), std::mem::take(&mut self.next));
         for waits in std::mem::take(&mut self.waiting).into_iter().skip(next) {
             match waits {
-                Waits::Rest(transfer, _) if transfer == id => {}
+                Waits::Rest(transfer, _) if ids.contains(&transfer) => {}
                 Waits::Rest(..) => self.waiting.push(waits),
                 Waits::One => ones.next().and_then(&mut kept).into_iter().for_each(|held| self.wait(held)),
             }

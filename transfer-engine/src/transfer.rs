@@ -135,11 +135,12 @@ impl Transfers {
     fn stop_all(&mut self, peer: PeerId, why: impl Fn(u64, u64) -> TransferError) {
         let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
         let ids = self.of_lives(theirs);
-        for id in ids {
+        for id in &ids {
             self.lives.get_mut(id.0).into_iter().for_each(|life| life.stop(&why));
-            self.drop_waiting(id);
-            self.settle(id);
         }
+        // All at once: what waits for a peer is gone through once, however many transfers that are.
+        self.drop_all_waiting(peer, &ids);
+        ids.into_iter().for_each(|id| self.settle(id));
     }
 
     /// Transfers of which something is true, the oldest first.
@@ -433,21 +434,28 @@ impl Transfers {
 
     /// A transfer is stopped: what waits of it is not sent, and neither is what replays have of it.
     fn drop_waiting(&mut self, id: TransferId) {
-        let Some(life) = self.lives.get_mut(id.0) else { return };
-        life.waiting = 0;
-        let peer = life.peer;
-        let follows = self.replays.stop(id);
-        let (at, mut over) = (self.routes.to(peer), Vec::new());
-        let Self { routes, replays, .. } = self;
-        routes.at(at).drop_waiting(id, |held| match held.tag {
+        let Some(life) = self.lives.get(id.0) else { return };
+        self.drop_all_waiting(life.peer, &[id]);
+    }
+
+    /// The same of transfers to one peer.
+    fn drop_all_waiting(&mut self, peer: PeerId, ids: &[TransferId]) {
+        let Self { lives, routes, replays, .. } = self;
+        for id in ids {
+            lives.get_mut(id.0).into_iter().for_each(|life| life.waiting = 0);
+        }
+        let all: Vec<_> = ids.iter().map(|id| replays.stop(*id)).collect();
+        let ids: BTreeSet<_> = ids.iter().copied().collect();
+        let (at, mut over) = (routes.to(peer), Vec::new());
+        routes.at(at).drop_waiting(&ids, |held| match held.tag {
             Some(tag) if replays.is_over(tag) => {
                 over.push(tag);
                 None
             }
-            None if held.piece.transfer == id => left_of(held),
+            None if ids.contains(&held.piece.transfer) => left_of(held),
             _ => Some(held),
         });
-        self.follow(follows, true);
+        all.into_iter().for_each(|follows| self.follow(follows, true));
         for tag in over {
             let follows = self.replays.lost(tag);
             self.follow(follows, true);

@@ -154,9 +154,12 @@ impl Machine {
         let again = now >= self.said + self.patience.resend;
         match &self.state {
             State::Waiting if self.leads && self.up && now >= self.until => {
-                self.incarnation += 1;
-                self.state = State::Making(None);
-                acts.push(Act::Make);
+                // Numbers are not used again: without one more the path stays down.
+                if let Some(next) = self.incarnation.checked_add(1) {
+                    self.incarnation = next;
+                    self.state = State::Making(None);
+                    acts.push(Act::Make);
+                }
             }
             State::Offering(name) if again => {
                 acts.push(Act::Say(self.incarnation, Word::Offer(name.clone())));
