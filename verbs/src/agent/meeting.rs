@@ -54,7 +54,12 @@ impl Agent {
         if hello.rails.iter().any(|rail| *rail as usize >= hello.cards.len()) {
             return;
         }
-        let peer = self.post.number(name).unwrap_or_else(|| self.join(name, hello));
+        let known = self.post.number(name);
+        let peer = known.unwrap_or_else(|| self.join(name, hello));
+        if self.peers.get(&peer).is_some_and(|peer| hello.cards.len() > peer.rails) {
+            // Another process has this name by now.
+            return;
+        }
         let charge = &mut self.charges[at];
         if charge.there.is_none() {
             // Two ends in one process have one name.
@@ -63,19 +68,26 @@ impl Agent {
             self.make_paths(now, at, &hello.rails);
         }
         let charge = &mut self.charges[at];
-        if hello.heard && charge.arm() {
-            self.busy = true;
-            // It may not know yet that it was heard.
-            self.say_hello(at, name);
-        } else if !hello.heard {
-            self.say_hello(at, name);
+        let armed = hello.heard && charge.arm();
+        self.busy |= armed;
+        // It may not know yet that it was heard.
+        if armed || !hello.heard {
+            // In order with all that follows: it hears nothing of a process that it has not met.
+            self.post.send(peer, encode(&Said::Hello(Box::new(self.charges[at].hello(&self.cards)))));
+        }
+        if known.is_none() {
+            self.tell_ports(peer);
         }
     }
 
-    fn say_hello(&self, at: usize, name: &str) {
-        let said = encode(&Said::Hello(Box::new(self.charges[at].hello(&self.cards))));
-        // Nobody there, or no room: it is said again.
-        let _ = self.post.directory.send(name, &said);
+    /// Tells a process that was just met which ports are down.
+    fn tell_ports(&self, peer: u32) {
+        for rail in 0..self.engine.rails.len() as u32 {
+            let (down, at) = self.engine.ports.own(rail);
+            if down {
+                self.post.send(peer, encode(&Said::Port(rail, down, at.get())));
+            }
+        }
     }
 
     fn join(&mut self, name: &str, hello: &Hello) -> u32 {
@@ -87,12 +99,6 @@ impl Agent {
         self.peers.insert(number, Peer { keys: Arc::default(), rails });
         // It knows no key of ours.
         self.told.clear();
-        for rail in 0..self.engine.rails.len() as u32 {
-            let (down, at) = self.engine.ports.own(rail);
-            if down {
-                self.post.send(number, encode(&Said::Port(rail, down, at.get())));
-            }
-        }
         number
     }
 
