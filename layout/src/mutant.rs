@@ -368,8 +368,6 @@ mutants! {
     CutTooLate = "cut-too-late" breaks "verbs: nothing is lost",
     /// Of messages that were executed and not acknowledged the receiver is told nothing.
     CutUncounted = "cut-uncounted" breaks "verbs: receives are counted at both ends",
-    /// Receives go to another path before the completions of the old one are all there.
-    ReceivesUncounted = "receives-uncounted" breaks "verbs: receives are counted at both ends",
     /// The sender goes on before the receiver says where it receives.
     ReadyNotAwaited = "ready-not-awaited" breaks "verbs: receives come first",
     /// An atomic that was executed, and whose answer is lost, is posted again.

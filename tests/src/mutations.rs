@@ -266,7 +266,6 @@ pub const TABLE: &[Row] = &[
     row(Mutant::CutTooEarly, &["verbs_programs_through_random_faults"]),
     row(Mutant::CutTooLate, &["verbs_programs_through_random_faults"]),
     row(Mutant::CutUncounted, &["verbs_programs_through_random_faults"]),
-    row(Mutant::ReceivesUncounted, &["verbs_completions_that_come_late"]),
     row(Mutant::ReadyNotAwaited, &["verbs_programs_through_random_faults"]),
     row(Mutant::LostAnswerRepeated, &["verbs_programs_through_random_faults"]),
     row(Mutant::ReadNotRepeated, &["verbs_programs_through_random_faults"]),
