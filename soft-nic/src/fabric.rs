@@ -305,7 +305,7 @@ impl Fabric {
     fn run_plan(&mut self) -> bool {
         let now = self.network.cx.now;
         let network = &self.network;
-        let sent = |at| network.find(at).map_or(0, |nic| network.nics[nic as usize].counters().packets_tx);
+        let sent = |at| network.find(at).map_or(0, |nic| network.nics[nic as usize].counters().packets_out());
         self.plan.count(now, sent);
         let mut any = false;
         while let Some((id, planned, step)) = self.plan.pop(now) {

@@ -88,13 +88,15 @@ impl Srd {
         let Outgoing { destination, mac, qpn, qkey, source_qpn, segment } = outgoing;
         let mut payload = cx.pool.take(segment.len());
         payload.bytes_mut().copy_from_slice(&segment);
+        let (from, to) = (nic.number(), cx.route(destination, mac));
         let counters = nic.counters_mut();
         counters.packets_tx += 1;
+        counters.packets_looped += u64::from(to == from);
         counters.bytes_tx += data_bytes(&segment);
         self.packets = self.packets.wrapping_add(1) & 0xff_ffff;
         Packet {
-            from: nic.number(),
-            to: cx.route(destination, mac),
+            from,
+            to,
             source: u128::from_be_bytes(nic.config().gid),
             qpn: qpn.into(),
             psn: self.packets,

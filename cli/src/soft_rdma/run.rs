@@ -53,7 +53,7 @@ pub struct Arguments {
     /// What kind of device each NIC is: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
     #[arg(long, value_name = "DEVICE", value_parser = something)]
     profile: Option<String>,
-    /// Let something go wrong: so long after the first device is opened, or when the NIC has sent so many packets
+    /// Let something go wrong: so long after the first device is opened, or when so many packets have left the port
     /// (4000packets); repeatable
     #[arg(long = "fault", value_name = "WHEN:NIC:FAULT", value_parser = something)]
     faults: Vec<String>,

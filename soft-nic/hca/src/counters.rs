@@ -5,6 +5,8 @@
 pub struct Counters {
     /// Packets that left a queue pair, loopback included.
     pub packets_tx: u64,
+    /// Those of them that stay in the NIC.
+    pub packets_looped: u64,
     /// Packets that reached the NIC.
     pub packets_rx: u64,
     /// Payload bytes sent.
@@ -41,4 +43,11 @@ pub struct Counters {
     pub events: u64,
     /// Messages that came behind a newer one of their sender; a device that keeps the order has none.
     pub reordered: u64,
+}
+
+impl Counters {
+    /// Packets that left the port.
+    pub fn packets_out(&self) -> u64 {
+        self.packets_tx - self.packets_looped
+    }
 }

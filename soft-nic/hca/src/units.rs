@@ -216,6 +216,7 @@ impl Units {
     #[inline(always)] // on the way of every packet
     pub(crate) fn send(&mut self, packet: Packet) {
         self.counters.packets_tx += 1;
+        self.counters.packets_looped += u64::from(packet.to == packet.from);
         self.counters.bytes_tx += packet.data_bytes();
         self.outbox.push(packet);
     }

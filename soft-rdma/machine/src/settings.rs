@@ -77,7 +77,7 @@ const RATE: &str = "a rate in Gb/s above 0, such as 25";
 pub enum When {
     /// Nanoseconds after the first open of a device.
     After(u64),
-    /// When its NIC has sent so many packets.
+    /// When so many packets have left its port.
     Packets(u64),
 }
 

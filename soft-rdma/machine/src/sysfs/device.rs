@@ -189,9 +189,9 @@ impl Device {
             // In units of four bytes.
             ("counters/port_xmit_data", counted.bytes_tx / 4),
             ("counters/port_rcv_data", counted.bytes_rx / 4),
-            ("counters/port_xmit_packets", counted.packets_tx),
+            ("counters/port_xmit_packets", counted.packets_out()),
             ("counters/port_rcv_packets", counted.packets_rx),
-            ("counters/unicast_xmit_packets", counted.packets_tx),
+            ("counters/unicast_xmit_packets", counted.packets_out()),
             ("counters/unicast_rcv_packets", counted.packets_rx),
             ("counters/multicast_xmit_packets", 0),
             ("counters/multicast_rcv_packets", 0),
