@@ -4,7 +4,7 @@ use crate::hooks::batch;
 use crate::objects::At;
 use crate::queue_pair::QueuePair;
 use crate::real;
-use crate::spare::{Place, Spare};
+use crate::spare::{PROBES, Place, Spare};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::mlx5::prm::qp::QUERY_OUT_BYTES;
@@ -20,7 +20,6 @@ use shunt_mlx5_sys::{
     IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_ah_attr, ibv_qp, ibv_qp_attr,
 };
 use shunt_recovery::endpoint::{Endpoint, Half, Maker, Prober};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 const PORT: u8 = 1;
@@ -340,41 +339,45 @@ impl Endpoint for StandIn {
     }
 
     unsafe fn prober(&self) -> Box<dyn Prober> {
-        Box::new(Probes { spare: self.spare.clone(), answered: AtomicU64::new(0), failed: false })
+        Box::new(Probes { spare: self.spare.clone(), posted: 0, polled: 0, answered: 0, failed: false })
     }
 }
 
 struct Probes {
     spare: Arc<Spare>,
-    answered: AtomicU64,
+    posted: u64,
+    polled: u64,
+    /// Executed, and not looked at.
+    answered: u64,
     failed: bool,
 }
 
 impl Prober for Probes {
     fn post(&mut self, _world: &dyn World) {
-        self.failed |= !self.spare.post_probe();
+        let posted = self.spare.post_probe();
+        self.posted += u64::from(posted);
+        self.failed |= !posted;
     }
 
     fn poll(&mut self, _world: &dyn World) -> Option<Result<(), NicError>> {
-        let (spare, answered) = (self.spare.clone(), &self.answered);
-        let failed = &mut self.failed;
+        let Self { spare, polled, answered, failed, .. } = self;
         spare.poll_probes(|executed| {
             *failed |= !executed;
-            answered.fetch_add(u64::from(executed), Ordering::Relaxed);
+            *polled += 1;
+            *answered += u64::from(executed);
         });
-        if std::mem::take(&mut self.failed) {
-            let (nic, qpn, index) = (self.spare.name().to_owned(), self.spare.qpn, self.spare.sent());
+        if std::mem::take(failed) {
+            let (nic, qpn, index) = (spare.name().to_owned(), spare.qpn, spare.sent());
             return Some(Err(NicError::Completion { nic, qpn, index, syndrome: 0, vendor: 0 }));
         }
-        let left = self.answered.load(Ordering::Relaxed);
-        (left > 0).then(|| {
-            self.answered.store(left - 1, Ordering::Relaxed);
+        (*answered > 0).then(|| {
+            *answered -= 1;
             Ok(())
         })
     }
 
     fn has_room(&self) -> bool {
-        true
+        self.posted - self.polled < PROBES.into()
     }
 
     fn next_index(&self) -> u64 {

@@ -155,6 +155,12 @@ pub const STOPPED: &str = "the program moved it to ERR or RESET";
 pub const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
 impl State {
+    /// Its connection, with the address of its own end where that is known.
+    pub fn addressed(&mut self, gid: Option<[u8; 16]>) -> Connection {
+        self.connection.gid = gid.unwrap_or(self.connection.gid);
+        self.connection
+    }
+
     /// It is not protected from now on. Only while both directions are on the program's own queue pair.
     pub fn pass(&mut self, why: &'static str) {
         self.passing.get_or_insert(why);

@@ -19,8 +19,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Completions that are taken at once.
 const BATCH: usize = 16;
-/// Room for probes beside the program's requests.
-const PROBES: u32 = 16;
+/// Probes under way, at most. None is where a request of the program's is, so they need no room beside those: room
+/// for both made the rings twice as large where a program asks for a power of two.
+pub const PROBES: u32 = 16;
 /// The number of a probe: no request has it.
 const PROBE: u64 = u64::MAX;
 
@@ -112,7 +113,7 @@ impl Spare {
             At(unsafe { real::ibv_create_cq(place.context.0, entries as i32, null_mut(), channel, 0) })
         };
         let mut cap = like;
-        cap.max_send_wr += PROBES;
+        cap.max_send_wr = cap.max_send_wr.max(PROBES);
         cap.max_recv_wr = cap.max_recv_wr.max(1);
         let send_cq = cq(cap.max_send_wr);
         let recv_cq = cq(cap.max_recv_wr);

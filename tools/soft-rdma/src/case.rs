@@ -5,6 +5,7 @@ use shunt_task::sh;
 use shunt_task::stages::Count;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 /// A runtime directory, short enough for the path of a socket. What killed programs leave goes with it.
@@ -32,6 +33,17 @@ impl Drop for Runtime {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("{} stays: {error}", self.0.display());
         }
+    }
+}
+
+/// A process that does not outlive its case.
+pub struct Side(pub Child);
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // Ended already, unless the case was given up.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

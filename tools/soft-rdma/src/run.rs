@@ -1,6 +1,6 @@
 //! The stage `soft-rdma`: unmodified programs on soft NICs, and ours that look at every byte.
 
-use crate::case::{Runtime, told};
+use crate::case::{Runtime, Side, told};
 use crate::cases::{CASES, Case, Ends, Sides};
 use crate::{efa, manager, ucx};
 use anyhow::{Context, Result, bail};
@@ -108,20 +108,6 @@ struct Place {
     runtime: Runtime,
 }
 
-/// A process of a case.
-struct Side {
-    child: Child,
-    name: &'static str,
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // Ended already, unless the case was given up.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 impl Place {
     fn new(release: PathBuf) -> Result<Self> {
         let dir = sh::target_dir().join("ci/soft-rdma");
@@ -148,21 +134,21 @@ impl Place {
         if case.sides != Sides::One {
             let mut server = self.start(case, "server", port)?;
             let there = match case.sides {
-                Sides::Manager => manager::listens(&mut server.child, self.runtime.path(), port, until)?,
-                _ => listens(&mut server.child, port, until)?,
+                Sides::Manager => manager::listens(&mut server.0, self.runtime.path(), port, until)?,
+                _ => listens(&mut server.0, port, until)?,
             };
             if !there {
                 return Ok(vec!["the server does not listen".to_owned()]);
             }
-            sides.push(server);
+            sides.push((server, "server"));
         }
-        sides.push(self.start(case, "client", port)?);
+        sides.push((self.start(case, "client", port)?, "client"));
         let mut wrong = Vec::new();
         // The client first: a server may wait for ever for one that failed.
-        for mut side in sides.into_iter().rev() {
+        for (mut side, name) in sides.into_iter().rev() {
             let until = if wrong.is_empty() { until } else { Instant::now() + Duration::from_secs(5) };
-            let status = wait(&mut side.child, until)?;
-            wrong.extend(judge(case, side.name, status));
+            let status = wait(&mut side.0, until)?;
+            wrong.extend(judge(case, name, status));
         }
         let output = std::fs::read_to_string(self.file(case, "client")).context("no output of the client")?;
         wrong.extend(case.wrong(&output));
@@ -174,7 +160,7 @@ impl Place {
         let mut command = self.command(case, name == "client", port);
         command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
         let child = command.spawn().with_context(|| format!("cannot start {}", self.release.display()))?;
-        Ok(Side { child, name })
+        Ok(Side(child))
     }
 
     fn command(&self, case: &Case, client: bool, port: u16) -> Command {

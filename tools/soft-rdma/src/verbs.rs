@@ -1,6 +1,6 @@
 //! The stage `verbs`: unmodified programs under `shunt verbs run`, both ends, with a port that fails and comes back.
 
-use crate::case::{Runtime, numbers, told};
+use crate::case::{Runtime, Side, numbers, told};
 use crate::manager;
 use crate::mooncake;
 use crate::mpi;
@@ -123,17 +123,6 @@ struct Place {
     dir: PathBuf,
     runtime: Runtime,
     keeper: Option<Keeper>,
-}
-
-/// A process of a case.
-struct Side(Child);
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // Ended already, unless the case was given up.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Place {

@@ -1,8 +1,9 @@
-//! One end's device, memory and queue pair, as any verbs program has them.
+//! A device, and one end's memory and queue pair on it, as any verbs program has them.
 
 use shunt_mlx5_sys as sys;
 use std::ffi::CStr;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 use sys::Rdma;
 
 /// Bytes of a message.
@@ -39,6 +40,13 @@ pub struct Has {
     pub channel: bool,
     /// A shared receive queue.
     pub shared: bool,
+}
+
+/// A device that is open.
+pub struct Device {
+    rdma: &'static Rdma,
+    context: *mut sys::ibv_context,
+    pd: *mut sys::ibv_pd,
 }
 
 /// The end.
@@ -96,11 +104,33 @@ fn by_version() -> Result<(), String> {
     }
 }
 
-impl Link {
-    /// Opens a device and makes everything on it.
-    pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64, has: Has) -> Result<Self, String> {
+impl Device {
+    /// Opens a device.
+    pub fn open(name: &str) -> Result<Self, String> {
         let rdma = sys::load().map_err(|error| error.to_string())?;
         by_version()?;
+        // SAFETY: each object is made from those before it, which stay until the process ends.
+        unsafe {
+            let mut count = 0;
+            let list = made("ibv_get_device_list", rdma.verbs.ibv_get_device_list(&raw mut count))?;
+            let devices = std::slice::from_raw_parts(list, count as usize);
+            let is = |one: &&*mut sys::ibv_device| {
+                CStr::from_ptr(rdma.verbs.ibv_get_device_name(**one)).to_bytes() == name.as_bytes()
+            };
+            let device =
+                devices.iter().find(is).ok_or_else(|| format!("{name}: expected it, got no such device"))?;
+            let context = made("ibv_open_device", rdma.verbs.ibv_open_device(*device))?;
+            rdma.verbs.ibv_free_device_list(list);
+            let pd = made("ibv_alloc_pd", rdma.verbs.ibv_alloc_pd(context))?;
+            Ok(Self { rdma, context, pd })
+        }
+    }
+}
+
+impl Link {
+    /// Makes everything on a device.
+    pub fn open(on: &Device, gid_index: u8, depth: u32, slots: u64, has: Has) -> Result<Self, String> {
+        let Device { rdma, context, pd } = *on;
         let depth64 = u64::from(depth);
         let bytes = slots + 2 * PATTERN + depth64 * (2 * MESSAGE + 256) + COUNTER;
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes as usize / 8].into_boxed_slice());
@@ -109,19 +139,6 @@ impl Link {
         }
         // SAFETY: each object is made from those before it, which stay until the process ends.
         unsafe {
-            let mut count = 0;
-            let list = made("ibv_get_device_list", rdma.verbs.ibv_get_device_list(&raw mut count))?;
-            let devices = std::slice::from_raw_parts(list, count as usize);
-            let is = |one: &&*mut sys::ibv_device| {
-                CStr::from_ptr(rdma.verbs.ibv_get_device_name(**one)).to_bytes() == device.as_bytes()
-            };
-            let device = devices
-                .iter()
-                .find(is)
-                .ok_or_else(|| format!("{device}: expected it, got no such device"))?;
-            let context = made("ibv_open_device", rdma.verbs.ibv_open_device(*device))?;
-            rdma.verbs.ibv_free_device_list(list);
-            let pd = made("ibv_alloc_pd", rdma.verbs.ibv_alloc_pd(context))?;
             let access = sys::IBV_ACCESS_LOCAL_WRITE | REMOTE;
             let at = memory.as_mut_ptr().cast();
             let mr = made("ibv_reg_mr", rdma.verbs.ibv_reg_mr(pd, at, bytes as usize, access as i32))?;
@@ -168,6 +185,12 @@ impl Link {
         }
     }
 
+    /// Number of its queue pair.
+    pub fn qpn(&self) -> u32 {
+        // SAFETY: alive.
+        unsafe { (*self.qp).qp_num }
+    }
+
     /// What it says of itself.
     pub fn card(&self) -> Vec<u8> {
         // SAFETY: both are alive.
@@ -182,8 +205,8 @@ impl Link {
         done("ibv_modify_qp", unsafe { self.rdma.verbs.ibv_modify_qp(self.qp, attr, mask as i32) })
     }
 
-    /// RESET, as some programs begin; INIT, RTR, RTS.
-    pub fn connect(&self, there: &Card) -> Result<(), String> {
+    /// RESET, as some programs begin; INIT, RTR, RTS. How long the last two took.
+    pub fn connect(&self, there: &Card) -> Result<[Duration; 2], String> {
         let mut attr = sys::ibv_qp_attr { qp_state: sys::IBV_QPS_RESET, ..Default::default() };
         self.modify(&mut attr, sys::IBV_QP_STATE)?;
         attr = sys::ibv_qp_attr {
@@ -215,7 +238,9 @@ impl Link {
             | sys::IBV_QP_RQ_PSN
             | sys::IBV_QP_MAX_DEST_RD_ATOMIC
             | sys::IBV_QP_MIN_RNR_TIMER;
+        let began = Instant::now();
         self.modify(&mut attr, mask)?;
+        let rtr = began.elapsed();
         attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_RTS,
             sq_psn: 0x1234,
@@ -231,7 +256,9 @@ impl Link {
             | sys::IBV_QP_TIMEOUT
             | sys::IBV_QP_RETRY_CNT
             | sys::IBV_QP_RNR_RETRY;
-        self.modify(&mut attr, mask)
+        let began = Instant::now();
+        self.modify(&mut attr, mask)?;
+        Ok([rtr, began.elapsed()])
     }
 
     /// Failures of its port, device and queue pair, and returns, that this end has been told.

@@ -10,13 +10,16 @@
 
 mod link;
 mod options;
+mod setups;
+mod stream;
 
-use link::{Has, Link, Memory};
+use link::{Device, Has, Link, Memory};
 use options::{Adds, Options, To, USAGE, options};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use stream::{exchange, two_ends};
 
 /// Slots at each end: so many WRITEs may be unread.
 const SLOTS: u64 = 64;
@@ -72,13 +75,24 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    match options().and_then(ends) {
-        Ok(found) => ExitCode::from(found.iter().map(told).max().unwrap_or_default()),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
+    let options = match options() {
+        Ok(Options { pairs: Some(pairs), device, gid, duration, stream, .. }) => {
+            return match setups::run(&device, gid, pairs, stream, duration) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => failed(&error),
+            };
         }
+        options => options,
+    };
+    match options.and_then(ends) {
+        Ok(found) => ExitCode::from(found.iter().map(told).max().unwrap_or_default()),
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &str) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
 }
 
 /// Prints what an end found. The status that it makes.
@@ -103,7 +117,17 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
     exchange(&mut options.stream, b"go")?;
     let (one, mut other) = two_ends().map_err(|error| error.to_string())?;
     let Options { device, gid, duration, sleeps, shares, adds, to, .. } = options;
-    let end = |stream| Options { device: device.clone(), stream, gid, duration, sleeps, shares, adds, to };
+    let end = |stream| Options {
+        device: device.clone(),
+        stream,
+        gid,
+        duration,
+        sleeps,
+        shares,
+        adds,
+        to,
+        pairs: None,
+    };
     if to == To::Itself {
         // What it says is what the other end of it says.
         std::thread::spawn(move || std::io::copy(&mut other.try_clone()?, &mut other));
@@ -114,23 +138,6 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
     let found = run(end(one))?;
     let other = other.join().map_err(|_| "the other end of this process failed".to_owned())??;
     Ok(vec![found, other])
-}
-
-/// Both ends of a stream.
-fn two_ends() -> std::io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let one = TcpStream::connect(listener.local_addr()?)?;
-    Ok((one, listener.accept()?.0))
-}
-
-/// Sends bytes and gets as many.
-fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut answer = vec![0; bytes.len()];
-    stream
-        .write_all(bytes)
-        .and_then(|()| stream.read_exact(&mut answer))
-        .map_err(|error| error.to_string())?;
-    Ok(answer)
 }
 
 /// One end.
@@ -173,8 +180,13 @@ const FLUSHED: u32 = 5;
 fn run(options: Options) -> Result<Found, String> {
     let Options { device, gid, duration, mut stream, sleeps, shares, adds, .. } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let link =
-        Link::open(&device, gid, WINDOW as u32 + 16, SLOTS * SLOT, Has { channel: sleeps, shared: shares })?;
+    let link = Link::open(
+        &Device::open(&device)?,
+        gid,
+        WINDOW as u32 + 16,
+        SLOTS * SLOT,
+        Has { channel: sleeps, shared: shares },
+    )?;
     for slot in 0..SLOTS {
         link.store(slot * SLOT, MARK);
     }

@@ -21,6 +21,8 @@ pub struct Options {
     pub adds: Adds,
     /// What its queue pair is connected to.
     pub to: To,
+    /// It only makes and connects so many queue pairs, and tells how long that took.
+    pub pairs: Option<u32>,
 }
 
 /// What a queue pair is connected to.
@@ -47,7 +49,8 @@ pub enum Adds {
 /// All of it.
 pub const USAGE: &str =
     "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
-    [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]";
+    [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]
+    [--connects PAIRS]";
 
 /// Those of the command line.
 ///
@@ -57,7 +60,7 @@ pub fn options() -> Result<Options, String> {
     let mut words = std::env::args().skip(1);
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
-    let (mut shares, mut to) = (false, To::Other);
+    let (mut shares, mut to, mut pairs) = (false, To::Other, None);
     while let Some(word) = words.next() {
         let want = match word.as_str() {
             "--device" => "a name",
@@ -67,6 +70,7 @@ pub fn options() -> Result<Options, String> {
             "--receives" => "own or shared",
             "--adds" => "no, seen or blind",
             "--to" => "other, here or itself",
+            "--connects" => "a number from 1 to 4096",
             "--listen" => "[HOST:]PORT",
             "--connect" => "HOST:PORT",
             _ => return Err(format!("{word}: no such option; {USAGE}")),
@@ -89,6 +93,10 @@ pub fn options() -> Result<Options, String> {
                 let all = [("other", To::Other), ("here", To::Here), ("itself", To::Itself)];
                 to = one_of(&value, all).ok_or_else(bad)?;
             }
+            "--connects" => {
+                let count = value.parse().ok().filter(|count| (1..=4096).contains(count));
+                pairs = Some(count.ok_or_else(bad)?);
+            }
             "--listen" => {
                 let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
                 let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
@@ -102,7 +110,17 @@ pub fn options() -> Result<Options, String> {
     }
     let stream = stream.ok_or_else(|| format!("expected --listen or --connect, got neither; {USAGE}"))?;
     let adds = if adds == Adds::Seen && !connects { Adds::No } else { adds };
-    Ok(Options { device, gid, duration: Duration::from_secs_f64(seconds), stream, sleeps, shares, adds, to })
+    Ok(Options {
+        device,
+        gid,
+        duration: Duration::from_secs_f64(seconds),
+        stream,
+        sleeps,
+        shares,
+        adds,
+        to,
+        pairs,
+    })
 }
 
 /// What a word stands for.

@@ -311,7 +311,9 @@ impl Agent {
     /// A queue pair of the program is connected: its rail, the backups, and its entry in the directory.
     fn take_charge(&mut self, now: Nanos, pair: Arc<QueuePair>) {
         let rail = self.owned.devices.iter().position(|device| device.name == pair.context.device);
-        let connection = pair.state().connection;
+        // This thread asks the kernel for the address: the program waits for what its own thread does.
+        let gid = rail.and_then(|rail| self.owned.devices[rail].address(&pair.state().connection));
+        let connection = pair.state().addressed(gid);
         let up = |at: u32| self.engine.ports.own_up(at);
         let rails = rail.map_or(Vec::new(), |rail| {
             let link = |at: u32| self.engine.rails[at as usize].caps.link;

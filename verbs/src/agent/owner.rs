@@ -2,13 +2,15 @@
 
 use crate::endpoint::SpareMaker;
 use crate::objects::{At, Channel};
+use crate::pair_state::Connection;
 use crate::queue_pair::QueuePair;
+use crate::real;
 use crate::spare::{Lies, Place};
 use crate::words::{Said, encode};
 use shunt_layout::state::PathState;
 use shunt_mlx5::descriptor::HalfCard;
 use shunt_mlx5::rail::Rail;
-use shunt_mlx5_sys::{ibv_context, ibv_context_ops};
+use shunt_mlx5_sys::{ibv_context, ibv_context_ops, ibv_gid};
 use shunt_recovery::endpoint::{Endpoint, Maker};
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::owner::{Owner, PeerError};
@@ -29,6 +31,19 @@ pub struct Device {
     pub ops: ibv_context_ops,
     /// Completions there wake the agent.
     pub channel: Option<Channel>,
+}
+
+impl Device {
+    /// The address of an end that is connected so; none if the kernel knows none.
+    pub fn address(&self, connection: &Connection) -> Option<[u8; 16]> {
+        let (port, index) = (connection.attr.port_num, connection.attr.ah_attr.grh.sgid_index);
+        let mut gid = ibv_gid { raw: [0; 16] };
+        // SAFETY: the agent's context is open, and the answer is ours; any sixteen bytes are an address.
+        unsafe {
+            let errno = real::ibv_query_gid(self.context.0, port, index.into(), &raw mut gid);
+            (errno == 0).then_some(gid.raw)
+        }
+    }
 }
 
 /// A path of a queue pair.

@@ -17,8 +17,8 @@ use shunt_mlx5_sys::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN,
     IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC,
-    ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_srq,
+    ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_srq,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -251,15 +251,6 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
     let mask = mask as u32;
     let mut state = pair.state();
     gather(&mut state.connection, attr, mask);
-    if mask & IBV_QP_AV != 0 {
-        let mut gid = ibv_gid { raw: [0; 16] };
-        let port = state.connection.attr.port_num;
-        // SAFETY: the queue pair's context is open; the answer is ours.
-        unsafe {
-            real::ibv_query_gid((*qp).context, port, attr.ah_attr.grh.sgid_index.into(), &raw mut gid);
-            state.connection.gid = gid.raw;
-        }
-    }
     if mask & IBV_QP_STATE != 0 {
         match attr.qp_state {
             // A program that only receives stops here.

@@ -6,7 +6,7 @@
 
 mod figures;
 
-use crate::case::Runtime;
+use crate::case::{Runtime, Side};
 use crate::mooncake::{self, Wheel};
 use crate::run::{listens, wait};
 use anyhow::{Context, Result, bail, ensure};
@@ -14,7 +14,7 @@ use figures::{GOALS, ROWS, Row, System};
 use shunt_task::{ports, sh};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const SUMMARY: &str = "the transfer engine beside perftest and Mooncake, on soft NICs";
@@ -131,17 +131,6 @@ struct Place {
     built: PathBuf,
     dir: PathBuf,
     runtime: Runtime,
-}
-
-/// A process of a run.
-struct Side(Child);
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // Ended already, unless the run was given up.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Place {

@@ -1,0 +1,56 @@
+//! How long it takes to connect queue pairs, and what memory they have.
+
+use crate::link::{self, Device, Has, Link};
+use crate::stream::exchange;
+use std::net::TcpStream;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Requests and receives that a queue pair has room for.
+const DEPTH: u32 = 128;
+/// Bytes that the other end may write, by queue pair.
+const BYTES: u64 = 4096;
+
+/// Queue pairs before memory is looked at: what is made once is made by then.
+pub const WARM: u32 = 8;
+
+/// KiB of this process that are in memory.
+fn resident() -> Result<u64, String> {
+    let read = std::fs::read_to_string("/proc/self/statm").map_err(|error| error.to_string())?;
+    let pages: u64 = read.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or("statm: no number")?;
+    Ok(pages * 4)
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Connects so many queue pairs with the other process, one after the other, and tells of each how long
+/// `ibv_modify_qp` took to RTR and to RTS, and when. Then it stays for a while.
+pub fn run(device: &str, gid: u8, pairs: u32, mut stream: TcpStream, stays: Duration) -> Result<(), String> {
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let device = Device::open(device)?;
+    let mut links = Vec::new();
+    let mut before = 0;
+    for number in 0..WARM + pairs {
+        if number == WARM {
+            // What the first ones are given in the background is theirs.
+            std::thread::sleep(stays);
+            before = resident()?;
+        }
+        let link = Link::open(&device, gid, DEPTH, BYTES, Has::default())?;
+        let there = link::meet(&exchange(&mut stream, &link.card())?)?;
+        let took = link.connect(&there)?;
+        links.push((link.qpn(), took, now_ns()));
+        exchange(&mut stream, b"go")?;
+    }
+    std::thread::sleep(stays);
+    let grown = resident()?.saturating_sub(before);
+    for (qpn, [rtr, rts], at) in &links[WARM as usize..] {
+        let (rtr, rts) = (rtr.as_nanos(), rts.as_nanos());
+        println!("{{\"qpn\": {qpn}, \"rtr_ns\": {rtr}, \"rts_ns\": {rts}, \"at_unix_ns\": {at}}}");
+    }
+    println!("{{\"pairs\": {pairs}, \"grown_kib\": {grown}}}");
+    exchange(&mut stream, b"go")?;
+    std::thread::sleep(stays);
+    Ok(())
+}
