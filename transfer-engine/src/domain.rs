@@ -27,7 +27,8 @@ pub enum Fence {
     /// It is quiet at both ends, and this many of its pieces were executed, counted from its opening.
     Executed(u64),
     /// It is quiet at both ends. Its receiver has no count of what was executed, and counts immediates: this became of
-    /// the pieces under way, by immediate. One that is not named arrived.
+    /// the pieces under way, by immediate. One that is not named arrived. The piece of [`Event::Denied`] is none of
+    /// them: counted as missing, it would have another piece with its immediate sent twice.
     Counted(BTreeMap<u32, Counted>),
     /// It is quiet at both ends. What was executed is not known.
     NoTruth,
@@ -56,7 +57,7 @@ pub enum Event {
     /// A lane does not work any more. It is to be closed.
     Failed(LaneId),
     /// The same, because a NIC refused the piece of this number: its keys, its addresses, its length. It would be
-    /// refused on every lane.
+    /// refused on every lane. Said of one piece of a lane at most.
     Denied(LaneId, u64),
     /// A lane is closed, whoever asked for it.
     Closed(LaneId, Fence),

@@ -4,4 +4,5 @@ mod calls;
 mod leaving;
 mod messages;
 mod several;
+mod shared;
 mod swarm;

@@ -40,6 +40,7 @@ pub(super) struct Direction {
     /// A piece was lost: none behind it is executed.
     pub broken: bool,
     pub acks_lost: bool,
+    denied: bool,
 }
 
 /// Both ways.
@@ -98,6 +99,15 @@ impl Direction {
     pub fn answer(&mut self, number: u64) {
         self.acked += 1;
         self.unanswered.remove(&number);
+    }
+
+    /// A piece was refused. True if it is the first: the others are what a fence tells of.
+    pub fn deny(&mut self, number: u64) -> bool {
+        let is_first = !std::mem::replace(&mut self.denied, true);
+        if is_first {
+            self.unanswered.remove(&number);
+        }
+        is_first
     }
 
     /// Its receiver is told of an immediate.

@@ -34,6 +34,8 @@ enum Act {
     Arrive(Way, Packet, Vec<u8>),
     /// An answer of the responder, and where what it brings goes.
     Ack(Way, Option<(usize, Vec<u8>)>),
+    /// The answer that a piece was refused.
+    Deny(Way),
     Tell(u32, Event),
     /// An end is told of an immediate.
     TellImm((u32, u32), Way, u32),
@@ -254,7 +256,7 @@ impl Net {
             // Where there is an order it is answered behind what came before it.
             let answered = if ordered { direction.answers } else { 0 };
             let time = (answered + 1).max(self.now + self.rng.between(500, 20_000));
-            return self.at(time, Act::Tell(peer, Event::Denied(lane(number, side), way.number)));
+            return self.at(time, Act::Deny(way));
         }
         self.counts.reordered += u64::from(direction.execute(way.number));
         self.counts.executed += 1;
@@ -284,6 +286,16 @@ impl Net {
             self.time_out(number, side);
         } else {
             self.at(answers, Act::Ack(way, brings));
+        }
+    }
+
+    /// An end is told of the first piece that was refused: it is none of those that a fence tells of.
+    fn deny(&mut self, Way { pair, side, number }: Way) {
+        let id = lane(pair, side);
+        let is_told = |pair: &&mut Pair| !pair.stopped[side] && !pair.silent;
+        let Some(pair) = self.pairs.get_mut(&pair).filter(is_told) else { return };
+        if pair.directions[side].deny(number) {
+            self.nodes[pair.ends[side] as usize].events.push(Event::Denied(id, number));
         }
     }
 
@@ -432,6 +444,7 @@ impl Net {
             Act::Arrive(way, piece, bytes) => self.arrive(way, piece, &bytes),
             Act::Ack(way, brings) => self.answer(way, brings),
             Act::TellImm(to, way, imm) => self.tell_imm(to, way, imm),
+            Act::Deny(way) => self.deny(way),
             Act::Tell(node, event) => self.nodes[node as usize].events.push(event),
             Act::TimeOut(number, side) => {
                 let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.closing) else { return };
