@@ -313,10 +313,11 @@ impl<D: Domain> Engine<D> {
     }
 
     /// Watches a word that a kernel or another thread writes: each step reads it, and tells of a change on its thread.
-    /// Values between two steps are passed over; the last one never is. A callback that panics is counted and ends its
-    /// watcher.
+    /// Values between two steps are passed over; the last one never is. One of the two that panics is counted and ends
+    /// its watcher.
     pub fn watch(&mut self, read: ReadWord, each: OnChange) -> WatcherId {
-        self.watchers.watch(read, each)
+        let Self { watchers, panics, .. } = self;
+        watchers.watch(read, each, |read| caught(panics, read))
     }
 
     /// Ends a watcher. False if it has ended already.
@@ -472,14 +473,17 @@ impl<D: Domain> Engine<D> {
 
     fn look_at_words(&mut self) -> bool {
         let Self { watchers, panics, .. } = self;
-        watchers.look(|call| {
-            let goes = catch_unwind(AssertUnwindSafe(call));
-            *panics += u64::from(goes.is_err());
-            goes.ok()
-        })
+        watchers.look(|call| caught(panics, call))
     }
 
     fn guarded(&mut self, call: impl FnOnce()) {
-        self.panics += u64::from(catch_unwind(AssertUnwindSafe(call)).is_err());
+        let _ = caught(&mut self.panics, call);
     }
+}
+
+/// What a function of the caller's answers; `None`: it has panicked, and that was counted.
+fn caught<T>(panics: &mut u64, call: impl FnOnce() -> T) -> Option<T> {
+    let answer = catch_unwind(AssertUnwindSafe(call));
+    *panics += u64::from(answer.is_err());
+    answer.ok()
 }

@@ -33,12 +33,19 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Watches a word from what it is now.
-    pub fn watch(&mut self, mut read: ReadWord, each: OnChange) -> WatcherId {
+    /// Watches a word from what it is now. `call` reads it; what it answers with `None` has panicked, and is watched no
+    /// more.
+    pub fn watch(
+        &mut self,
+        mut read: ReadWord,
+        each: OnChange,
+        call: impl FnOnce(&mut dyn FnMut() -> u64) -> Option<u64>,
+    ) -> WatcherId {
         let id = WatcherId(self.next);
         self.next += 1;
-        let last = read();
-        self.all.insert(id, Watcher { read, last, each });
+        if let Some(last) = call(&mut read) {
+            self.all.insert(id, Watcher { read, last, each });
+        }
         id
     }
 
@@ -47,8 +54,8 @@ impl Watchers {
         self.all.remove(&id).is_some()
     }
 
-    /// Looks at every word. `call` runs a callback; what it answers with `None` has panicked, and its watcher ends.
-    /// True if a word had changed.
+    /// Looks at every word. `call` reads it and runs its callback; what it answers with `None` has panicked, and its
+    /// watcher ends. True if a word had changed.
     #[inline]
     pub fn look(&mut self, mut call: impl FnMut(&mut dyn FnMut() -> Goes) -> Option<Goes>) -> bool {
         let mut changed = false;
@@ -56,15 +63,18 @@ impl Watchers {
             return changed;
         }
         self.all.retain(|_, Watcher { read, last, each }| {
-            let new = read();
-            if new == *last {
-                return true;
-            }
-            changed = true;
-            // What the writer wrote before the word is seen by who is called.
-            fence(Ordering::Acquire);
-            let old = std::mem::replace(last, new);
-            call(&mut || each(old, new)) == Some(Goes::On)
+            let mut look = || {
+                let new = read();
+                if new == *last {
+                    return Goes::On;
+                }
+                changed = true;
+                // What the writer wrote before the word is seen by who is called.
+                fence(Ordering::Acquire);
+                let old = std::mem::replace(last, new);
+                each(old, new)
+            };
+            call(&mut look) == Some(Goes::On)
         });
         changed
     }
@@ -87,6 +97,7 @@ mod tests {
                 to.lock().unwrap().push((old, new));
                 if new == 9 { Goes::Off } else { Goes::On }
             }),
+            |read| Some(read()),
         );
         let mut look = |value| {
             word.store(value, Ordering::Release);
@@ -108,9 +119,11 @@ mod tests {
             })
         };
         let (bad, good) = (
-            watchers.watch(count(), Box::new(|_, _| Goes::On)),
-            watchers.watch(count(), Box::new(|_, _| Goes::On)),
+            watchers.watch(count(), Box::new(|_, _| Goes::On), |read| Some(read())),
+            watchers.watch(count(), Box::new(|_, _| Goes::On), |read| Some(read())),
         );
+        let none = watchers.watch(count(), Box::new(|_, _| Goes::On), |_| None);
+        assert!(!watchers.unwatch(none), "it could not be read");
         let mut first = true;
         assert!(watchers.look(|call| if std::mem::take(&mut first) { None } else { Some(call()) }));
         assert!(!watchers.unwatch(bad) && watchers.unwatch(good));
