@@ -1,5 +1,6 @@
 //! What has come and waits for a thread of the program.
 
+use crate::asker::{is_an_engines, refused};
 use crate::error::CallError;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -42,7 +43,7 @@ impl<T> Mailbox<T> {
     /// The oldest; `None` if none comes within this time.
     ///
     /// # Errors
-    /// None is there, and none comes any more.
+    /// None is there, and none comes any more, or a callback would wait for one.
     pub fn take(&self, patience: Duration) -> Result<Option<T>, CallError> {
         let taken = self.take_if(patience, |_| Ok::<_, std::convert::Infallible>(()))?;
         Ok(taken.map(|Ok(one)| one))
@@ -74,6 +75,9 @@ impl<T> Mailbox<T> {
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(None);
+            }
+            if is_an_engines() {
+                return Err(refused());
             }
             // The standard library adds the time to its own clock, which has an end.
             let slice = left.min(Duration::from_secs(3600));

@@ -437,7 +437,8 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.asker.stop();
-        if let Some(thread) = self.thread.take() {
+        // In a callback it is this thread, which ends by itself.
+        if let Some(thread) = self.thread.take().filter(|_| !self.asker.is_here()) {
             // One that panicked has said so.
             let _ = thread.join();
         }

@@ -4,7 +4,7 @@
 //! number for each other. A process that ends, or that another one cuts off, has left. When it starts again it is
 //! another peer.
 
-use crate::asker::Asker;
+use crate::asker::{Asker, refused};
 use crate::connect::{give_up, open};
 use crate::error::{CallError, NoNode};
 use crate::mesh::{Hello, Id, Mesh, MeshHost, MeshParts, Order};
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const RESOLVER: Duration = Duration::from_secs(5);
 /// Pause between two looks at lanes that are being opened.
 const LOOK: Duration = Duration::from_millis(1);
+/// Longer than any process lives: clocks have an end.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The engine, as connections know it.
 struct Host {
@@ -128,16 +130,20 @@ impl Node {
     /// It does not answer in time, has another secret or another number of rails, or no lane opens.
     pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
         let (mesh, ..) = self.mesh()?;
+        if self.asker.is_here() {
+            return Err(refused());
+        }
+        let patience = patience.min(LONGEST);
         let until = Instant::now() + patience;
-        let refused = |why: String| CallError::NotConnected { at: to.to_owned(), why };
-        let root = RootAddress::from_str(to).map_err(|error| refused(error.to_string()))?;
-        let found = root.resolve(patience).map_err(|error| refused(error.to_string()))?;
+        let failed = |why: String| CallError::NotConnected { at: to.to_owned(), why };
+        let root = RootAddress::from_str(to).map_err(|error| failed(error.to_string()))?;
+        let found = root.resolve(patience).map_err(|error| failed(error.to_string()))?;
         let (tell, told) = channel();
         mesh.order(Order::Connect(found[0], until, tell));
         // The thread answers by then.
         let number = match told.recv_timeout(patience + RESOLVER) {
-            Ok(answer) => answer.map_err(refused)?,
-            Err(RecvTimeoutError::Timeout) => return Err(refused("no answer in time".to_owned())),
+            Ok(answer) => answer.map_err(failed)?,
+            Err(RecvTimeoutError::Timeout) => return Err(failed("no answer in time".to_owned())),
             Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
         };
         let peer = self.peer(number)?;
@@ -149,7 +155,7 @@ impl Node {
                 return Ok(number);
             }
             if late {
-                return Err(refused(format!(
+                return Err(failed(format!(
                     "expected a lane over {rails} rails within {patience:?}, got none"
                 )));
             }

@@ -1,6 +1,6 @@
 //! What a call gives back: something that ends once, to wait for.
 
-use crate::asker::{Asker, until};
+use crate::asker::{Asker, is_an_engines, refused, until};
 use crate::error::CallError;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::error::TransferError;
@@ -93,6 +93,9 @@ impl<T: Clone> Slot<T> {
             if left.is_zero() {
                 return Ok(None);
             }
+            if is_an_engines() {
+                return Err(refused());
+            }
             // The standard library adds the time to its own clock, which has an end.
             let slice = left.min(Duration::from_secs(3600));
             state = self.changed.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner).0;
@@ -127,7 +130,7 @@ impl Transfer {
     /// How it ended; `None` if it has not within this time, which may be none.
     ///
     /// # Errors
-    /// The engine was closed before it ended.
+    /// The engine was closed before it ended, or a callback would wait for it.
     pub fn wait(&self, patience: Duration) -> Result<Option<End>, CallError> {
         self.slot.wait(patience)
     }

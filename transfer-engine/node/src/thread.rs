@@ -61,9 +61,12 @@ pub(crate) fn begin<T: Send + 'static>(
     let (asker, told) = Asker::new();
     let (tell, ready) = channel();
     let (name, inbox) = (format!("transfer {end}"), Arc::new(Mailbox::default()));
-    let mail = inbox.clone();
+    let (mail, own) = (inbox.clone(), asker.clone());
     let thread = std::thread::Builder::new().name(name).spawn(move || match make() {
         Ok(Connected { engine, world, told: ready }) => {
+            own.drive();
+            // Without it the thread ends once nobody can ask any more.
+            drop(own);
             let _ = tell.send(Ok(ready));
             let mail = ClosesMail(mail);
             drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail.0);

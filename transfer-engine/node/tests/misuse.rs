@@ -1,0 +1,96 @@
+//! Callbacks that call back, functions that panic, times without end: each harms itself alone, and nothing hangs.
+
+use super::{Own, SOON, described, nodes, open, place};
+use shunt_transfer::{CallError, Node};
+use shunt_transfer_engine::region::Rights;
+use shunt_transfer_engine::watch::Goes;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// That end 0 still writes into memory of end 1.
+fn goes_on(nodes: &[Node]) {
+    let (from, to) = (Own::new(&nodes[0], 64, 7, Rights::Local), Own::new(&nodes[1], 64, 0, Rights::Write));
+    let target = described(&to);
+    let written = nodes[0].write(1, 64, None, (&from.region, 0), (&target, 0)).expect("fits");
+    assert_eq!(written.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    assert!(to.get() == [7; 64]);
+    nodes[0].deregister(&from.region).expect("unused");
+    nodes[1].deregister(&to.region).expect("unused");
+}
+
+#[test]
+fn a_time_without_end_is_waited_for_like_any_other() {
+    let place = place(2, 2);
+    let ((a, a_at), (b, _)) = (open(&place, 0), open(&place, 1));
+    let peer = b.connect(&a_at, Duration::MAX).expect("it is there");
+    assert_eq!(b.connect(&a_at, Duration::MAX).expect("it is known"), peer);
+    let back = a.peers().expect("known")[0];
+    assert!(a.revoke(back, Duration::MAX).expect("it is there"));
+}
+
+#[test]
+fn a_call_from_a_callback_is_refused_and_does_not_wait_for_itself() {
+    let nodes = Arc::new(nodes(2, 1));
+    let (tell, told) = channel();
+    let sent = nodes[0].send(1, b"one").expect("short");
+    let (own, again) = (nodes.clone(), sent.clone());
+    sent.when_ended(move || {
+        let refused = own[0].send(1, b"two").err().map(|error| error.to_string());
+        let waited = again.wait(Duration::MAX).map_err(|error| error.to_string());
+        let ended = own[0].expect(1, 9, 1, None).is_err() && own[0].counts().is_err();
+        // Another engine answers.
+        let other = own[1].counts().is_ok();
+        drop(own);
+        let _ = tell.send((refused, waited.map(|end| end.is_some()), ended, other));
+    });
+    let text = "a call: expected a thread of the program's, got the engine's own, in a callback: it would wait for \
+                itself";
+    assert_eq!(told.recv_timeout(SOON), Ok((Some(text.to_owned()), Ok(true), true, true)));
+    goes_on(&nodes);
+}
+
+#[test]
+fn a_node_that_is_dropped_in_its_own_callback_ends() {
+    for connected in [false, true] {
+        let (tell, told) = channel();
+        let place = place(2, 2);
+        let (one, other) = if connected {
+            let ((a, at), (b, _)) = (open(&place, 0), open(&place, 1));
+            b.connect(&at, SOON).expect("it is there");
+            (b, a)
+        } else {
+            let mut both = nodes(2, 1);
+            let other = both.remove(1);
+            (both.remove(0), other)
+        };
+        let peer = if connected { one.peers().expect("known")[0] } else { 1 };
+        let sent = one.send(peer, b"last").expect("short");
+        let one = Mutex::new(Some(one));
+        sent.when_ended(move || {
+            drop(one.lock().expect("no panic").take());
+            let _ = tell.send(());
+        });
+        assert_eq!(told.recv_timeout(SOON), Ok(()), "connected: {connected}");
+        assert_eq!(other.receive(SOON).expect("open").map(|(_, message)| message), Some(b"last".to_vec()));
+        drop(other);
+    }
+}
+
+#[test]
+fn a_word_that_cannot_be_read_ends_its_watcher_alone() {
+    let nodes = nodes(2, 1);
+    let read = || -> u64 { panic!("on purpose, at the first look") };
+    let begun = nodes[0].watch(Box::new(read), Box::new(|_, _| Goes::On));
+    assert!(!matches!(begun, Err(CallError::Closed)), "the engine goes on");
+    let looks = AtomicU64::new(0);
+    let read = move || match looks.fetch_add(1, Ordering::Relaxed) {
+        0..5 => 0,
+        _ => panic!("on purpose, later"),
+    };
+    let watcher = nodes[0].watch(Box::new(read), Box::new(|_, _| Goes::On)).expect("open");
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!nodes[0].unwatch(watcher).expect("open"), "it has ended");
+    goes_on(&nodes);
+}
