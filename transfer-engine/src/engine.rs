@@ -294,6 +294,12 @@ impl<D: Domain> Engine<D> {
         true
     }
 
+    /// True once that was told.
+    #[inline]
+    fn was_cut_off(&self, peer: PeerId) -> bool {
+        !self.left.is_empty() && self.left.get(&peer).is_some_and(Option::is_none)
+    }
+
     /// Ends what is expected of a peer.
     fn peer_is_gone(&mut self, peer: PeerId) {
         let gone = self.counters.lost(peer);
@@ -391,6 +397,8 @@ impl<D: Domain> Engine<D> {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
+                // A completion that was read late.
+                Event::Imm(peer, _) | Event::Part(peer, _) if self.was_cut_off(peer) => {}
                 Event::Opened(lane, facts) => self.transfers.opened(lane, facts),
                 Event::Sent(lane, count) => self.transfers.sent(lane, count),
                 Event::Failed(lane) => self.transfers.failed(now, lane),
@@ -400,6 +408,7 @@ impl<D: Domain> Engine<D> {
                 Event::Left(peer) => {
                     self.outgoing.forget(peer);
                     self.messages.forget(peer);
+                    self.counters.forget_all(peer);
                     if let Some(done) = self.left.get_mut(&peer).and_then(Option::take) {
                         self.guarded(done);
                     }

@@ -116,6 +116,11 @@ impl ImmCounters {
         Some((id, Err(TransferError::Missing { imm, got, want, peer })))
     }
 
+    /// A peer is cut off: its counts are dropped. Nothing is expected of it.
+    pub fn forget_all(&mut self, peer: PeerId) {
+        self.counts.retain(|(of, _), _| *of != peer);
+    }
+
     fn reach(&mut self, peer: PeerId, imm: u32) -> Option<Ended> {
         let open = *self.open.get(&(peer, imm))?;
         let count = self.counts.get_mut(&(peer, imm)).filter(|count| **count >= open.want)?;

@@ -1,6 +1,6 @@
 //! A peer that is cut off: nothing of it lands after that, whatever it does, and everything that was begun ends.
 
-use crate::several::{LATE, NODES, RAILS, SEEDS, Told, faults, mesh};
+use crate::several::{LATE, Mesh, NODES, RAILS, SEEDS, Told, faults, mesh};
 use shunt_recovery::nanos::Nanos;
 use shunt_transfer_engine::engine::{OnDone, Write};
 use shunt_transfer_engine::error::TransferError;
@@ -82,4 +82,39 @@ fn nothing_of_a_peer_lands_once_it_is_cut_off_and_all_that_was_begun_ends() {
     }
     assert!(cut_short > 0 && hits > 0, "{cut_short} were cut short, {hits} faults");
     assert_eq!(RAILS, 2, "more than one lane to each");
+}
+
+#[test]
+fn nothing_is_kept_of_a_peer_that_was_cut_off_also_of_what_comes_later() {
+    let mut late = 0;
+    for seed in 0..SEEDS {
+        let mut rng = Rng::new(seed ^ 0x1eaf);
+        let mut mesh = mesh(seed, faults(&mut rng));
+        let (own, target) = (mesh.regions[1].0.clone(), mesh.regions[0].1.clone());
+        for number in 0..50 {
+            let (from, to) = ((&own, 16 * number), (&target, 16 * number));
+            let write = Write { peer: PeerId(0), len: 16, imm: Some(number as u32), from, to };
+            mesh.engines[1].submit_write(mesh.sim.now(), &write, OnDone::None).expect("it fits");
+            mesh.engines[1].submit_send(mesh.sim.now(), PeerId(0), b"text", OnDone::None).expect("short");
+        }
+        mesh.run(Nanos::new(rng.below(150_000)));
+        let left = Told::<()>::default();
+        let told = Arc::clone(&left);
+        mesh.engines[0].leave(mesh.sim.now(), PeerId(1), Box::new(move || told.lock().unwrap().push(())));
+        while left.lock().unwrap().is_empty() {
+            let until = mesh.sim.now() + Nanos::new(100);
+            mesh.run(until);
+        }
+        let kept = |mesh: &mut Mesh| {
+            let counts = (0..50).map(|imm| mesh.engines[0].counter(PeerId(1), imm)).sum::<u64>();
+            counts + std::iter::from_fn(|| mesh.engines[0].take_message()).count() as u64
+        };
+        // Messages that came before belong to the program.
+        kept(&mut mesh);
+        let executed = mesh.sim.counts().executed;
+        mesh.run(LATE);
+        late += u64::from(mesh.sim.counts().late > 0 || mesh.sim.counts().executed > executed);
+        assert_eq!(kept(&mut mesh), 0, "seed {seed}");
+    }
+    assert!(late > 0, "nothing came late in {SEEDS} seeds");
 }
