@@ -97,7 +97,7 @@ impl Node {
         let (address, asker, inbox, thread) = begun.ready()?;
         let known = Arc::new(Known::default());
         let host = Host { asker: asker.clone(), known: known.clone() };
-        let me = Hello { id, relation: None, port: listens_at.port(), address };
+        let me = Hello { id, relation: None, at: listens_at, address };
         let give_up = Duration::from_nanos(give_up(&place.nics).get());
         mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
         let others = Others::Connected { mesh, known, listens_at };

@@ -1,6 +1,6 @@
 //! Callbacks that call back, functions that panic, times without end: each harms itself alone, and nothing hangs.
 
-use super::{Own, SOON, described, nodes, open, place};
+use super::{Own, SOON, described, message, nodes, open, place};
 use shunt_transfer::{CallError, Node};
 use shunt_transfer_engine::region::Rights;
 use shunt_transfer_engine::watch::Goes;
@@ -28,6 +28,24 @@ fn a_time_without_end_is_waited_for_like_any_other() {
     assert_eq!(b.connect(&a_at, Duration::MAX).expect("it is known"), peer);
     let back = a.peers().expect("known")[0];
     assert!(a.revoke(back, Duration::MAX).expect("it is there"));
+}
+
+#[test]
+fn nodes_with_one_port_at_two_addresses_do_not_drive_each_other_out() {
+    let place = place(3, 2);
+    let (a, a_at) = open(&place, 0);
+    let (b, b_at) = open(&place, 1);
+    // The same port, at another address of this machine.
+    let c = Node::open(&place, 2, 2, &b_at.replace("127.0.0.1", "127.0.0.2")).expect("the address is free");
+    let to_a = [&b, &c].map(|node| node.connect(&a_at, SOON).expect("it is there"));
+    std::thread::sleep(Duration::from_millis(300));
+    let peers = a.peers().expect("known");
+    assert_eq!(peers.len(), 2, "{peers:?}");
+    for (node, to) in [&b, &c].into_iter().zip(to_a) {
+        node.send(to, b"still here").expect("it is there");
+        assert_eq!(message(&a).1, b"still here");
+    }
+    drop((a, b, c));
 }
 
 #[test]

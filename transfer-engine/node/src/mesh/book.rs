@@ -189,7 +189,7 @@ impl Book {
             return self.drop_line(line, false);
         };
         let (dialled, id) = (to.is_some(), hello.id);
-        let at = to.unwrap_or_else(|| SocketAddr::new(from.ip(), hello.port));
+        let at = to.unwrap_or_else(|| hello.reached(from.ip()));
         if id == self.me {
             return self.refuse(line, at, "that is this node itself");
         }

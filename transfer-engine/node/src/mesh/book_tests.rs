@@ -15,7 +15,7 @@ fn hello(id: u8, relation: Option<Id>) -> Hello {
     let rail = |index| RailCard { index, link, mtu: 3, lid: 0, mac, gid, name };
     let rails = if id == 4 { (0..3).map(rail).collect() } else { Vec::new() };
     let address = Address::Rc(PeerAddress { datagrams: vec![0; rails.len()], rails, qkey: 0 });
-    Hello { id: [id; 16], relation, port: 7000 + u16::from(id), address }
+    Hello { id: [id; 16], relation, at: at(id), address }
 }
 
 fn at(node: u8) -> SocketAddr {

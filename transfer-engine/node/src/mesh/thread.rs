@@ -38,7 +38,7 @@ pub(crate) trait Host: Send {
 pub(crate) struct MeshParts {
     pub listener: TcpListener,
     pub secret: Secret,
-    /// This node: its address and port are what others are told.
+    /// This node, as others are told.
     pub me: Hello,
     /// One without a connection for so long has left.
     pub give_up: Duration,
@@ -88,7 +88,8 @@ impl Mesh {
             host,
             pipes: BTreeMap::new(),
             ending: Vec::new(),
-            wishes: Vec::new(),
+            wishes: BTreeMap::new(),
+            wished: 0,
             stopped: None,
         };
         let thread = std::thread::Builder::new().name("transfer mesh".to_owned());
@@ -130,8 +131,10 @@ struct Driver {
     pipes: BTreeMap<Line, (Pipe, SocketAddr)>,
     /// Connections that bring their last word across, and until when.
     ending: Vec<(Pipe, Instant)>,
-    /// By number, answered ones among them: who is told.
-    wishes: Vec<Option<Sender<Result<u32, String>>>>,
+    /// By number: who is told.
+    wishes: BTreeMap<u64, Sender<Result<u32, String>>>,
+    /// How many there have been.
+    wished: u64,
     /// Until when it goes on for last words.
     stopped: Option<Instant>,
 }
@@ -168,8 +171,9 @@ impl Driver {
                     pipe.into_iter().for_each(|(pipe, _)| pipe.send(encode(&Said::Agent(bytes.clone()))));
                 }
                 Order::Connect(to, until, tell) => {
-                    self.wishes.push(Some(tell));
-                    self.book.want(Instant::now(), self.wishes.len() as u64 - 1, to, until);
+                    self.wished += 1;
+                    self.wishes.insert(self.wished, tell);
+                    self.book.want(Instant::now(), self.wished, to, until);
                 }
                 Order::Cut(number) => self.book.cut(number),
                 Order::Refuse => self.book.refuse_all(),
@@ -265,7 +269,7 @@ impl Driver {
             }
             Do::Leave(number) => self.host.leave(number),
             Do::Answered(wish, result) => {
-                let tell = self.wishes.get_mut(wish as usize).and_then(Option::take);
+                let tell = self.wishes.remove(&wish);
                 // Who asked may wait no more.
                 tell.into_iter().for_each(|tell| _ = tell.send(result.clone()));
             }

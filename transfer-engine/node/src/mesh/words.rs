@@ -1,13 +1,15 @@
 //! What nodes say to each other over their connection. Pure.
 
 use crate::rails::Address;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A random number that no other process has.
 pub(crate) type Id = [u8; 16];
 
-const HELLO: u8 = 1;
 const AGENT: u8 = 2;
 const BYE: u8 = 3;
+/// 1 was one that did not name the host.
+const HELLO: u8 = 4;
 
 /// Who a node is, as it says itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +18,20 @@ pub(crate) struct Hello {
     pub id: Id,
     /// What both call their relation, if the sender knows of one.
     pub relation: Option<Id>,
-    /// The port at which it is reached.
-    pub port: u16,
+    /// The address at which it is reached. With none of a host it is any of its machine's.
+    pub at: SocketAddr,
     /// Its rails.
     pub address: Address,
+}
+
+impl Hello {
+    /// Where it is reached, as seen from who hears it over a connection from this host. An address of its own machine
+    /// alone means nothing elsewhere.
+    pub fn reached(&self, from: IpAddr) -> SocketAddr {
+        let host = self.at.ip();
+        let is_known = !host.is_unspecified() && (!host.is_loopback() || from.is_loopback());
+        SocketAddr::new(if is_known { host } else { from }, self.at.port())
+    }
 }
 
 /// A message.
@@ -37,13 +49,18 @@ pub(super) enum Said {
 pub(super) fn encode(said: &Said) -> Vec<u8> {
     match said {
         Said::Hello(hello) => {
-            let Hello { id, relation, port, address } = &**hello;
+            let Hello { id, relation, at, address } = &**hello;
+            let host = match at.ip() {
+                IpAddr::V4(host) => host.to_ipv6_mapped(),
+                IpAddr::V6(host) => host,
+            };
             let relation = relation.map_or([0; 17], |relation| {
                 let mut known = [1; 17];
                 known[1..].copy_from_slice(&relation);
                 known
             });
-            [&[HELLO][..], id, &relation, &port.to_be_bytes(), &address.to_bytes()].concat()
+            let port = at.port().to_be_bytes();
+            [&[HELLO][..], id, &relation, &host.octets(), &port, &address.to_bytes()].concat()
         }
         Said::Agent(bytes) => [&[AGENT][..], bytes].concat(),
         Said::Bye => vec![BYE],
@@ -60,14 +77,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Said, String> {
         (&HELLO, rest) => {
             let (id, rest) = rest.split_first_chunk::<16>().ok_or_else(unknown)?;
             let (relation, rest) = rest.split_first_chunk::<17>().ok_or_else(unknown)?;
+            let (host, rest) = rest.split_first_chunk::<16>().ok_or_else(unknown)?;
             let (port, rest) = rest.split_first_chunk::<2>().ok_or_else(unknown)?;
+            let host = Ipv6Addr::from_octets(*host).to_canonical();
             let relation = match relation.split_first() {
                 Some((1, relation)) => relation.try_into().ok(),
                 _ => None,
             };
             let address = Address::from_bytes(rest)?;
-            let port = u16::from_be_bytes(*port);
-            Ok(Said::Hello(Box::new(Hello { id: *id, relation, port, address })))
+            let at = SocketAddr::new(host, u16::from_be_bytes(*port));
+            Ok(Said::Hello(Box::new(Hello { id: *id, relation, at, address })))
         }
         (&AGENT, rest) => Ok(Said::Agent(rest.to_vec())),
         (&BYE, []) => Ok(Said::Bye),
@@ -83,8 +102,10 @@ mod tests {
     #[test]
     fn what_is_said_is_read_and_what_is_cut_short_is_not() {
         let address = Address::Rc(PeerAddress { rails: Vec::new(), datagrams: Vec::new(), qkey: 5 });
-        for relation in [None, Some([7; 16])] {
-            let hello = Hello { id: [3; 16], relation, port: 7800, address: address.clone() };
+        let hosts = ["10.0.0.1:7800", "[2001:db8::1]:7800", "0.0.0.0:1"];
+        let hosts = hosts.map(|at| at.parse::<SocketAddr>().expect("an address"));
+        for (relation, at) in [None, Some([7; 16])].into_iter().flat_map(|of| hosts.map(|at| (of, at))) {
+            let hello = Hello { id: [3; 16], relation, at, address: address.clone() };
             let said = Said::Hello(Box::new(hello));
             let bytes = encode(&said);
             assert_eq!(decode(&bytes), Ok(said));
@@ -96,5 +117,19 @@ mod tests {
             assert_eq!(decode(&encode(&said)), Ok(said));
         }
         assert!(decode(&[]).is_err() && decode(&[9]).is_err() && decode(&[BYE, 0]).is_err());
+    }
+
+    #[test]
+    fn a_node_is_reached_where_it_says_unless_that_means_nothing_here() {
+        let address = Address::Rc(PeerAddress { rails: Vec::new(), datagrams: Vec::new(), qkey: 5 });
+        let reached = |at: &str, from: &str| {
+            let at = at.parse().expect("an address");
+            let hello = Hello { id: [3; 16], relation: None, at, address: address.clone() };
+            hello.reached(from.parse().expect("a host")).to_string()
+        };
+        assert_eq!(reached("10.0.0.1:7800", "10.0.0.9"), "10.0.0.1:7800");
+        assert_eq!(reached("0.0.0.0:7800", "10.0.0.9"), "10.0.0.9:7800");
+        assert_eq!(reached("127.0.0.1:7800", "10.0.0.9"), "10.0.0.9:7800");
+        assert_eq!(reached("127.0.0.2:7800", "127.0.0.1"), "127.0.0.2:7800");
     }
 }
