@@ -608,4 +608,5 @@ fn transfers_take_no_longer_than_their_bars() {
 fn verbs_programs_lose_nothing_and_repeat_nothing() {
     hold("verbs_programs_through_random_faults");
     hold("verbs_completions_that_come_late");
+    hold("verbs_schedules_of_a_move");
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use shunt_explore::placement::{Bounds, Round, placements, preemptions};
 use shunt_explore::search::{Ending, Found};
 use shunt_explore::suite::{Case, Expect, Scale, cases};
+use shunt_tests::verbs;
 
 /// Explores models of the switch, both ends of one path, and every placement of faults in the whole system.
 ///
@@ -66,6 +67,16 @@ impl Options {
         }
     }
 
+    fn verbs(&self) -> verbs::Bounds {
+        let (whole, sampled) = match self.scale() {
+            Scale::Small => (300, 100),
+            Scale::Ci => (usize::MAX, 4_000),
+            Scale::Night => (usize::MAX, 40_000),
+        };
+        let bound = |otherwise: usize| self.runs.map_or(otherwise, |runs| runs.min(otherwise));
+        verbs::Bounds { whole: bound(whole), sampled: bound(sampled), threads: self.threads() }
+    }
+
     fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -93,7 +104,7 @@ fn main() -> ExitCode {
     }
     let cases: Vec<Case> = cases(options.scale()).into_iter().filter(wanted).collect();
     let system = SYSTEM.map(|name| options.only.as_ref().is_none_or(|part| name.contains(part.as_str())));
-    if cases.is_empty() && system == [false; 2] {
+    if cases.is_empty() && system == [false; 3] {
         let only = options.only.as_deref().unwrap_or_default();
         eprintln!(
             "error: --only: no exploration has {only:?} in its name; --list names them, some are run with --night alone"
@@ -117,9 +128,13 @@ fn main() -> ExitCode {
     }
     rounds.iter().for_each(report_round);
     failed += rounds.iter().filter(|round| !round.failed.is_empty()).count();
-    let runs: usize = rounds.iter().map(|round| round.runs).sum();
+    let schedules = if system[2] { verbs::explore(&options.verbs()) } else { Vec::new() };
+    report_schedules(&schedules);
+    failed += schedules.iter().filter(|round| !round.failed.is_empty()).count();
+    let runs = rounds.iter().map(|round| round.runs).chain(schedules.iter().map(|round| round.runs));
+    let runs: usize = runs.sum();
     let seconds = start.elapsed().as_secs_f64();
-    let all = cases.len() + rounds.len();
+    let all = cases.len() + rounds.len() + schedules.len();
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).tv_sec;
     println!("{cpu} s of CPU time, {} threads", options.threads());
     println!("{all} explorations, {states} states, {runs} runs, {seconds:.1} s, {failed} failed");
@@ -127,7 +142,7 @@ fn main() -> ExitCode {
 }
 
 /// Explorations of the whole system.
-const SYSTEM: [&str; 2] = ["placements of faults", "preemptions"];
+const SYSTEM: [&str; 3] = ["placements of faults", "preemptions", "verbs"];
 
 /// Says how far a round is, a few times.
 fn progress(name: &str, done: usize, all: usize) {
@@ -148,6 +163,31 @@ fn report_round(round: &Round) {
     println!("{name:36} {placements:>12} {runs:>8} {distinct:>8} {hits:>8} {seconds:>8.1}  {result}");
     for (_, wrongs) in round.failed.iter().take(3) {
         println!("{}", wrongs.join("\n"));
+    }
+}
+
+/// Schedules of verbs programs.
+fn report_schedules(rounds: &[verbs::Round]) {
+    let head = ["schedules", "runs", "orders", "hits", "moved"];
+    if !rounds.is_empty() {
+        println!(
+            "\n{:36} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}  result",
+            "one queue pair that is moved", head[0], head[1], head[2], head[3], head[4], "s"
+        );
+    }
+    for round in rounds {
+        let every = round.schedules.div_ceil(round.runs.max(1));
+        let result = match round.failed.len() {
+            0 if every > 1 => format!("holds, one schedule in {every}"),
+            0 => "holds, all schedules".to_owned(),
+            failed => format!("FAILED: {failed} runs broke a promise"),
+        };
+        let verbs::Round { name, schedules, runs, distinct, hits, moved, took, .. } = round;
+        let seconds = took.as_secs_f64();
+        println!(
+            "{name:36} {schedules:>12} {runs:>8} {distinct:>8} {hits:>8} {moved:>8} {seconds:>8.1}  {result}"
+        );
+        round.failed.iter().take(3).for_each(|wrong| println!("{}", wrong.join("\n")));
     }
 }
 

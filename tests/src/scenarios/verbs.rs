@@ -2,13 +2,14 @@
 
 use super::kit::{Wrongs, not_exercised};
 use super::scenario::Scenario;
-use crate::verbs::{VerbsSpec, run};
+use crate::verbs::{VerbsSpec, run, sample};
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "verbs_programs_through_random_faults", seeds: 60, run: through_faults },
     Scenario { name: "verbs_completions_that_come_late", seeds: 8, run: late_completions },
+    Scenario { name: "verbs_schedules_of_a_move", seeds: 8, run: sample },
 ];
 
 /// Receives complete at the NIC, and their completions come milliseconds later, when their path has been left.

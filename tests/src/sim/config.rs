@@ -8,6 +8,14 @@ pub trait Clockwork {
     fn next_due(&self) -> Option<u64>;
 }
 
+/// Hears of every step of a run, and may put one off.
+pub trait Steps {
+    /// This actor is to go on at `now`: for how long it is put off. 0: it goes on.
+    fn before(&self, actor: usize, now: u64) -> u64;
+    /// An actor has gone on, or the fabric has (none). False in `moved` if nobody else can tell.
+    fn after(&self, actor: Option<usize>, now: u64, moved: bool);
+}
+
 /// No NIC at all: actors only.
 pub struct NoClockwork;
 

@@ -46,6 +46,7 @@ impl<F: Fn(usize)> Crew for SimCrew<F> {
                     Shift::Busy => {}
                     Shift::Idle => {
                         world.note(|| "idle".into());
+                        world.stir();
                         world.park(FOR_EVER_NS);
                         world.note(|| "at work".into());
                     }

@@ -13,7 +13,7 @@ mod world;
 
 pub use actor::ActorOptions;
 pub use clock::PeWorld;
-pub use config::{Clockwork, NoClockwork, SimConfig};
+pub use config::{Clockwork, NoClockwork, SimConfig, Steps};
 pub use crew::SimCrew;
 pub use platform::{Access, Hook, Interference, SimPlatform};
 pub use world::{SimWorld, thread_cpu_ns};

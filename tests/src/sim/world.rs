@@ -12,7 +12,7 @@ use corosensei::stack::DefaultStack;
 use shunt_device::platform::host::World;
 
 use super::actor::{Actor, ActorOptions, ActorYielder, Body, Pause};
-use super::config::{Clockwork, NoClockwork, SimConfig};
+use super::config::{Clockwork, NoClockwork, SimConfig, Steps};
 use crate::rng::{Rng, mix};
 
 /// So often the fabric may claim to be due and then do nothing before that is called a bug.
@@ -79,6 +79,10 @@ pub struct SimWorld {
     devices: RefCell<Vec<Range<u64>>>,
     /// If wanted: the instants at which anything happened, each once.
     instants: RefCell<Option<Vec<u64>>>,
+    /// Who hears of every step, if anybody does.
+    steps: RefCell<Option<Rc<dyn Steps>>>,
+    /// Counts what others can tell of.
+    stirs: Cell<u64>,
 }
 
 /// CPU time of the actors of one PE, by turn.
@@ -128,6 +132,7 @@ impl World for SimWorld {
 
     fn doorbell(&self) {
         self.here();
+        self.stir();
         self.rung.set(true);
     }
 
@@ -162,7 +167,20 @@ impl SimWorld {
             cpu: RefCell::new(None),
             devices: RefCell::default(),
             instants: RefCell::new(None),
+            steps: RefCell::new(None),
+            stirs: Cell::new(0),
         }
+    }
+
+    /// This one hears of every step from now on.
+    pub fn watch(&self, steps: Rc<dyn Steps>) {
+        self.here();
+        *self.steps.borrow_mut() = Some(steps);
+    }
+
+    /// The current step is one that others can tell of.
+    pub fn stir(&self) {
+        self.stirs.set(self.stirs.get() + 1);
     }
 
     /// Notes every instant at which anything happens from now on: packets, timers, steps of actors.
@@ -274,6 +292,7 @@ impl SimWorld {
         self.here();
         let mut core = self.core.borrow_mut();
         if core.actors[id].parked {
+            self.stir();
             core.actors[id].parked = false;
             core.actors[id].unparked = true;
             core.schedule(id, self.now.get());
@@ -466,6 +485,9 @@ impl SimWorld {
         if happened || rung {
             self.active_ns.set(now);
         }
+        if let Some(steps) = &*self.steps.borrow() {
+            steps.after(None, now, happened);
+        }
         // A timer that no longer matters is let go, and then the fabric is due later: that is an answer, too.
         let stuck = !happened && !rung && clockwork.next_due().is_some_and(|due| due <= now);
         let mut core = self.core.borrow_mut();
@@ -501,12 +523,20 @@ impl SimWorld {
 
     /// Resumes the actor whose wake-up is first.
     fn resume(&self) {
+        let steps = self.steps.borrow().clone();
         let (id, mut body) = {
             let mut core = self.core.borrow_mut();
             let Reverse((_, _, id, _)) = core.wakeups.pop().expect("`first` found a wake-up");
             let held_ns = core.actors[id].held_ns;
             if held_ns > self.now.get() {
                 return core.schedule(id, held_ns);
+            }
+            if let Some(ns) =
+                steps.as_ref().map(|steps| steps.before(id, self.now.get())).filter(|ns| *ns > 0)
+            {
+                let until_ns = self.now.get() + ns;
+                core.actors[id].held_ns = until_ns;
+                return core.schedule(id, until_ns);
             }
             core.trace(self.now.get(), id as u64);
             let actor = &mut core.actors[id];
@@ -517,7 +547,7 @@ impl SimWorld {
         // Only `turn` resumes and no actor calls `turn`, so resuming never nests.
         self.current.set(Some(id));
         self.keep_out();
-        let began_ns = self.cpu.borrow().is_some().then(thread_cpu_ns);
+        let (began_ns, stirs) = (self.cpu.borrow().is_some().then(thread_cpu_ns), self.stirs.get());
         let result = catch_unwind(AssertUnwindSafe(|| body.resume(())));
         self.current.set(None);
         self.keep_out();
@@ -525,6 +555,9 @@ impl SimWorld {
             self.log_cpu(id, thread_cpu_ns() - began_ns);
         }
         self.yielder.set(std::ptr::null());
+        if let Some(steps) = steps {
+            steps.after(Some(id), self.now.get(), self.stirs.get() > stirs);
+        }
         match result {
             Ok(CoroutineResult::Yield(pause)) => {
                 let mut core = self.core.borrow_mut();

@@ -57,13 +57,15 @@ pub(super) struct Connection {
 }
 
 /// What a connection posts, and how it is judged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub seed: u64,
     pub requests: u64,
     pub posts: [bool; 2],
     pub atomics: bool,
     pub needs_answers: bool,
+    /// What an end posts, if it is not drawn.
+    pub few: Vec<Request>,
 }
 
 impl Connection {
@@ -76,6 +78,9 @@ impl Connection {
     ) -> Self {
         let stream = |process: u32| {
             let count = if plan.posts[process as usize] { plan.requests } else { 0 };
+            if !plan.few.is_empty() {
+                return plan.few[..count as usize].to_vec();
+            }
             requests(plan.seed ^ u64::from(process) << 32 ^ (number as u64) << 40, count, plan.atomics)
         };
         let (requests, theirs) = (stream(me), stream(1 - me));

@@ -13,7 +13,9 @@ mod place;
 mod process;
 mod queue;
 mod requests;
+mod schedules;
 mod spec;
+mod steps;
 
 use std::rc::Rc;
 use std::sync::{Arc, Once};
@@ -28,8 +30,12 @@ use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
 use crate::sim::{ActorOptions, PeWorld, Sim, SimConfig, Task};
 use process::{Around, Process};
+pub use requests::{Does, Request};
+pub use schedules::{Bounds, Round, explore, sample};
 use spec::{Board, PROCESSES};
 pub use spec::{Told, VerbsSpec};
+use steps::Steps;
+pub use steps::{Step, Who};
 
 /// Waits of the library, shorter than a program's: a run takes some tens of milliseconds.
 const SETTINGS: Settings = Settings {
@@ -56,6 +62,8 @@ pub struct VerbsReport {
     pub took_ns: u64,
     /// Of everything that happened, in order.
     pub digest: u64,
+    /// Steps from the first request until all is complete.
+    pub steps: Vec<Step>,
 }
 
 impl VerbsReport {
@@ -101,19 +109,27 @@ pub fn run(spec: &VerbsSpec) -> VerbsReport {
         town: Arc::default(),
         net: Rc::default(),
         board: Rc::new(Board::new(spec.pairs)),
+        steps: Rc::new(Steps::new(&spec.put_off)),
     };
+    if spec.counts_steps {
+        sim.world().watch(around.steps.clone());
+        around.town.watch(around.steps.clone());
+    }
     let tasks: Vec<Task<Told>> = (0..PROCESSES)
         .map(|me| {
             let (bells, rails) = (bells.clone(), spec.rails);
             let ring = move || bells.ring((me * rails..(me + 1) * rails).map(NicId));
             let world: Arc<dyn World> = Arc::new(PeWorld::with_bell(sim.world(), Arc::new(ring)));
-            let (around, spec) = (around.clone(), spec.clone());
-            sim.spawn(format!("program{me}"), ActorOptions::host(), move || {
+            let (around, spec, steps) = (around.clone(), spec.clone(), around.steps.clone());
+            let task = sim.spawn(format!("program{me}"), ActorOptions::host(), move || {
                 Process::start(me, &around, world, &spec).run()
-            })
+            });
+            steps.knows(task.id(), Who::Program(me));
+            task
         })
         .collect();
     let processes = sim.finish_all(&tasks);
     let hits = fabric.with(|fabric| fabric.faults().iter().filter(|report| report.hits > 0).count() as u64);
-    VerbsReport { processes, hits, took_ns: sim.now(), digest: sim.trace_hash() }
+    let steps = around.steps.take();
+    VerbsReport { processes, hits, took_ns: sim.now(), digest: sim.trace_hash(), steps }
 }

@@ -3,11 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use shunt_host::connect::oob::LATENCY_NS;
 use shunt_verbs::agent::MeetingPlace;
 
+use super::steps::Steps;
 use crate::sim::SimWorld;
 
 /// A message on its way: when it arrives, from whom, and what it is.
@@ -19,6 +21,8 @@ struct Inside {
     letters: HashMap<String, VecDeque<Letter>>,
     /// Actors of agents, by name.
     agents: HashMap<String, usize>,
+    /// Who may put a message off.
+    steps: Option<Rc<Steps>>,
 }
 
 /// The place of all of them.
@@ -29,19 +33,28 @@ impl Town {
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().expect("one thread")
     }
+
+    /// From now on these may put messages off.
+    pub(super) fn watch(&self, steps: Rc<Steps>) {
+        self.inside().steps = Some(steps);
+    }
 }
+
+// SAFETY: a town is of one simulation, which one thread carries on.
+unsafe impl Send for Inside {}
 
 /// One process's door to it.
 pub struct Door {
     town: Arc<Town>,
     sim: Arc<SimWorld>,
+    process: u32,
     name: String,
 }
 
 impl Door {
     /// Of a process.
     pub fn new(town: &Arc<Town>, sim: &Arc<SimWorld>, process: u32) -> Self {
-        Self { town: town.clone(), sim: sim.clone(), name: name(process) }
+        Self { town: town.clone(), sim: sim.clone(), process, name: name(process) }
     }
 
     /// The caller is this process's agent, and is woken when a message comes. What wakes it for other reasons.
@@ -89,7 +102,9 @@ impl MeetingPlace for Door {
 
     fn send(&self, to: &str, bytes: &[u8]) -> io::Result<()> {
         let mut town = self.town.inside();
-        let letter = (self.sim.now() + LATENCY_NS, self.name.clone(), bytes.to_vec());
+        self.sim.stir();
+        let late_ns = town.steps.as_ref().map_or(0, |steps| steps.letter(self.process, self.sim.now()));
+        let letter = (self.sim.now() + LATENCY_NS + late_ns, self.name.clone(), bytes.to_vec());
         town.letters.entry(to.to_owned()).or_default().push_back(letter);
         if let Some(agent) = town.agents.get(to) {
             self.sim.unpark(*agent);
@@ -101,6 +116,7 @@ impl MeetingPlace for Door {
         let now = self.sim.now();
         let mut town = self.town.inside();
         let (_, from, bytes) = town.letters.get_mut(&self.name)?.pop_front_if(|letter| letter.0 <= now)?;
+        self.sim.stir();
         Some((from, bytes))
     }
 

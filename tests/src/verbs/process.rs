@@ -27,14 +27,13 @@ use super::library::{Net, VerbsContext, Yard, table};
 use super::place::{Door, Town};
 use super::requests::{self, RECEIVES};
 use super::spec::{Board, Card, Told, VerbsSpec};
+use super::steps::{Steps, Who};
 use crate::sim::{ActorOptions, SimCrew, SimWorld};
 
 /// A command of firmware that takes longer is given up.
 const COMMAND_NS: u64 = 5_000_000;
 /// A run that takes longer, in virtual time, has come to a stop.
 const PATIENCE_NS: u64 = 3_000_000_000;
-/// What is late comes within that.
-const QUIET_NS: u64 = 12_000_000;
 /// Completions that are taken at once.
 const BATCH: usize = 8;
 /// Nothing to do: the program looks again after that, and after twice as long each time.
@@ -54,6 +53,7 @@ pub(super) struct Around {
     pub town: Arc<Town>,
     pub net: Rc<Net>,
     pub board: Rc<Board>,
+    pub steps: Rc<Steps>,
 }
 
 /// Opens a rail and registers the region on it.
@@ -90,7 +90,7 @@ impl AgentActor {
         let (stop, over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
         let ends = (stop.clone(), over.clone());
         let around = around.clone();
-        let sim = around.sim.clone();
+        let (sim, steps) = (around.sim.clone(), around.steps.clone());
         let body = move || {
             let (sim, board) = (&around.sim, &around.board);
             let door = Door::new(&around.town, sim, me);
@@ -107,7 +107,11 @@ impl AgentActor {
             let post = Arc::new(Post::new(Box::new(door)));
             let workers: Rc<RefCell<Vec<usize>>> = Rc::default();
             let hired = workers.clone();
-            let crew = SimCrew::new(sim.clone(), me, move |actor| hired.borrow_mut().push(actor));
+            let steps = around.steps.clone();
+            let crew = SimCrew::new(sim.clone(), me, move |actor| {
+                steps.knows(actor, Who::Worker(me));
+                hired.borrow_mut().push(actor);
+            });
             let machine = assemble(&post, &world, &crew, rails, devices);
             let mut agent = Agent::stand_on(machine, post.clone(), orders);
             while !stop.get() {
@@ -124,7 +128,8 @@ impl AgentActor {
             }
             over.set(true);
         };
-        sim.spawn(format!("agent{me}"), ActorOptions::host(), Box::new(body));
+        let actor = sim.spawn(format!("agent{me}"), ActorOptions::host(), Box::new(body));
+        steps.knows(actor, Who::Agent(me));
         let (stop, over) = ends;
         Self { stop, over }
     }
@@ -293,7 +298,7 @@ impl Process {
         }
         let theirs = self.around.board.cards.borrow()[1 - me].clone();
         let VerbsSpec { seed, requests, posts, atomics, needs_answers, .. } = self.spec;
-        let plan = Plan { seed, requests, posts, atomics, needs_answers };
+        let plan = Plan { seed, requests, posts, atomics, needs_answers, few: self.spec.few.clone() };
         for (number, one) in fresh.into_iter().enumerate() {
             self.modify(one.qp, sys::IBV_QPS_INIT, &own[number], &theirs[number]);
             let at = (self.me, number);
@@ -369,7 +374,8 @@ impl Process {
             sim.sleep(pause + sim.draw(pause));
         }
         // What is late by less than a lifetime comes now.
-        let until = sim.now() + QUIET_NS;
+        self.around.steps.end();
+        let until = sim.now() + self.spec.quiet_ns;
         while sim.now() < until {
             self.poll();
             sim.sleep(100_000);
@@ -422,6 +428,7 @@ impl Process {
             return;
         }
         let began_ns = sim.now();
+        self.around.steps.begin(began_ns);
         board.fault_at.set(self.spec.faults.first().map(|(at, ..)| began_ns + at));
         self.around.fabric.with(|fabric| {
             self.spec.faults.iter().for_each(|(at, place, kind)| fabric.plan(began_ns + at, *place, *kind));

@@ -12,22 +12,34 @@ const LARGE: u64 = 9_000;
 const LARGE_EVERY: u64 = 8;
 /// Bytes that are read.
 pub(super) const PATTERN: u64 = 1024;
+
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Does {
+pub enum Does {
+    /// A message.
     Send,
+    /// The same with an immediate.
     SendImmediate,
+    /// A WRITE of a place, or of 16 bytes.
     Write,
+    /// The same with an immediate.
     WriteImmediate,
+    /// A WRITE of three packets.
     WriteLarge,
+    /// A READ of a place.
     Read,
+    /// FETCH_ADD of 1.
     Add,
 }
 
+/// A request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub struct Request {
+    /// What it does.
     pub does: Does,
+    /// It has a completion of its own.
     pub signaled: bool,
+    /// Its bytes travel in the request.
     pub inline: bool,
 }
 

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
 
+use super::requests::Request;
 use crate::rng::Rng;
 
 /// Processes of a run.
@@ -44,7 +45,18 @@ pub struct VerbsSpec {
     pub faults: Vec<(u64, RailAt, FaultKind)>,
     /// An agent is stopped: how long after the first request, of which process, and for how long.
     pub pauses: Vec<(u64, u32, u64)>,
+    /// What each end posts, if it is not drawn: as many as `requests`, the last of them a message.
+    pub few: Vec<Request>,
+    /// How long a program still looks once all is complete.
+    pub quiet_ns: u64,
+    /// Steps are counted.
+    pub counts_steps: bool,
+    /// Steps that are put off: their numbers, and for how long.
+    pub put_off: Vec<(usize, u64)>,
 }
+
+/// What is late comes within that.
+const QUIET_NS: u64 = 12_000_000;
 
 impl VerbsSpec {
     /// Without a fault.
@@ -64,6 +76,10 @@ impl VerbsSpec {
             look_ns: LOOK_NS,
             faults: Vec::new(),
             pauses: Vec::new(),
+            few: Vec::new(),
+            quiet_ns: QUIET_NS,
+            counts_steps: false,
+            put_off: Vec::new(),
         }
     }
 
@@ -121,6 +137,7 @@ impl VerbsSpec {
             look_ns: LOOK_NS,
             faults,
             pauses,
+            ..Self::quiet(seed)
         }
     }
 }
