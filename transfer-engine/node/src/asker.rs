@@ -1,6 +1,7 @@
 //! The way to an engine's thread.
 
 use crate::error::CallError;
+use crate::process::Process;
 use crate::rails::Rails;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
@@ -30,8 +31,9 @@ pub enum Told {
 #[derive(Clone)]
 pub struct Asker {
     tell: Sender<Told>,
-    /// Of this engine in this process.
+    /// Of this engine in its process.
     engine: u64,
+    process: Process,
 }
 
 /// Whether the thread that calls drives an engine: it answers others, and waits for nobody.
@@ -51,7 +53,7 @@ impl Asker {
     pub fn new() -> (Self, Receiver<Told>) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (tell, told) = channel();
-        (Self { tell, engine: NEXT.fetch_add(1, Ordering::Relaxed) }, told)
+        (Self { tell, engine: NEXT.fetch_add(1, Ordering::Relaxed), process: Process::own() }, told)
     }
 
     /// The thread that calls drives the engine from now on.
@@ -62,6 +64,11 @@ impl Asker {
     /// Whether the thread that calls drives the engine.
     pub fn is_here(&self) -> bool {
         DRIVES.get() == Some(self.engine)
+    }
+
+    /// The process that has the thread.
+    pub fn process(&self) -> Process {
+        self.process
     }
 
     /// Has the thread end.
@@ -77,13 +84,16 @@ impl Asker {
     /// What the work comes to.
     ///
     /// # Errors
-    /// The engine is closed, or its own thread asks.
+    /// The engine is closed, its own thread asks, or it is another process's: a child of that one asks.
     pub fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine<Rails>, Nanos) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         if self.is_here() {
             return Err(refused());
+        }
+        if !self.process.is_here() {
+            return Err(CallError::Closed);
         }
         let (tell, heard) = channel();
         self.tell(move |engine, now| _ = tell.send(work(engine, now)));

@@ -18,6 +18,7 @@
 //! | `words` | words that a kernel writes and the thread looks at |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
 //! | `asker` | the way to that thread |
+//! | `process` | the process whose thread it is |
 //! | [`error`] | why there is no node, and why a call failed |
 //!
 //! [`shunt_transfer_engine`] has the calls without a thread.
@@ -32,6 +33,7 @@ pub mod node;
 pub mod open;
 pub mod pending;
 pub mod place;
+mod process;
 pub mod rails;
 pub mod several;
 pub mod source;

@@ -2,6 +2,7 @@
 
 use crate::asker::{is_an_engines, refused};
 use crate::error::CallError;
+use crate::process::Process;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,12 +18,14 @@ struct State<T> {
 pub(crate) struct Mailbox<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
+    /// Whose threads put something there.
+    process: Process,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
         let state = State { waiting: VecDeque::new(), closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(state), changed: Condvar::new(), process: Process::own() }
     }
 }
 
@@ -59,6 +62,9 @@ impl<T> Mailbox<T> {
         may: impl Fn(&T) -> Result<(), E>,
     ) -> Result<Option<Result<T, E>>, CallError> {
         let until = Instant::now().checked_add(patience);
+        if !self.process.is_here() {
+            return Err(CallError::Closed);
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(why) = state.waiting.front().and_then(|one| may(one).err()) {

@@ -92,7 +92,7 @@ pub(crate) struct Known {
 /// Who the others are.
 pub(crate) enum Others {
     /// All ends of a job, with the exchange that they came up by.
-    Job { exchange: Mutex<Box<dyn Bootstrap + Send>>, end: u32, ends: u32 },
+    Job { exchange: Arc<Mutex<Box<dyn Bootstrap + Send>>>, end: u32, ends: u32 },
     /// Those that are connected.
     Connected { mesh: Mesh, known: Arc<Known>, listens_at: SocketAddr },
 }
@@ -124,7 +124,7 @@ impl Node {
         let begun: Vec<_> = place.members().into_iter().map(start).collect();
         let node = |begun: Begun<_>| {
             let ((exchange, end, ends), asker, inbox, thread) = begun.ready()?;
-            let others = Others::Job { exchange: Mutex::new(exchange), end, ends };
+            let others = Others::Job { exchange: Arc::new(Mutex::new(exchange)), end, ends };
             let (id, thread, place) = (NodeId::new(), Some(thread), place.clone());
             Ok(Self { id, asker, nics_of: end, others, thread, inbox, place })
         };
@@ -170,6 +170,9 @@ impl Node {
                 TransferError::Refused { what, want, met: "one that connects to others".to_owned() }.into()
             );
         };
+        if !self.asker.process().is_here() {
+            return Err(CallError::Closed);
+        }
         let exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(exchange.all_gather(mine)?)
     }
@@ -218,7 +221,7 @@ impl Node {
     /// # Errors
     /// There is no such peer, or it was cut off before.
     pub fn revoke(&self, peer: u32, patience: Duration) -> Result<bool, CallError> {
-        let (of, (slot, filler)) = (self.peer(peer)?, Slot::new());
+        let (of, (slot, filler)) = (self.peer(peer)?, Slot::new(self.asker.process()));
         let new =
             self.asker.ask(move |engine, now| engine.leave(now, of, Box::new(move || filler.fill(()))))?;
         if !new {
@@ -247,7 +250,7 @@ impl Node {
     where
         F: FnOnce(&mut Engine<Rails>, Nanos, OnDone) -> Result<TransferId, TransferError> + Send + 'static,
     {
-        let (slot, filler) = Slot::new();
+        let (slot, filler) = Slot::new(self.asker.process());
         let done = OnDone::Call(Box::new(move |ended: Ended| filler.fill(ended.into())));
         let id = self.asker.ask(move |engine, now| submit(engine, now, done))??;
         Ok(Transfer { id, slot, asker: self.asker.clone() })
@@ -364,6 +367,9 @@ impl Node {
 
     /// Begins to end, as dropping it does: whoever waits in a call is told. The node is still to be dropped.
     pub fn stop(&self) {
+        if !self.asker.process().is_here() {
+            return;
+        }
         self.asker.stop();
         if let Others::Connected { mesh, known, .. } = &self.others {
             known.changes.close();
@@ -387,7 +393,7 @@ impl Node {
         count: u64,
         patience: Option<Duration>,
     ) -> Result<Expectation, CallError> {
-        let (peer, (slot, filler)) = (self.peer(peer)?, Slot::new());
+        let (peer, (slot, filler)) = (self.peer(peer)?, Slot::new(self.asker.process()));
         self.asker.ask(move |engine, now| {
             let until = patience.map_or(Nanos::MAX, |patience| until(now, patience));
             engine.expect((peer, imm), count, until, Box::new(move |reached| filler.fill(reached)))
@@ -434,8 +440,21 @@ impl Node {
     }
 }
 
+impl Node {
+    /// In a child of its process: all that its threads would end, and what others hear of, stays as it is.
+    fn leave_to_the_parent(&mut self) {
+        std::mem::forget((self.thread.take(), self.place.clone()));
+        if let Others::Job { exchange, .. } = &self.others {
+            std::mem::forget(exchange.clone());
+        }
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
+        if !self.asker.process().is_here() {
+            return self.leave_to_the_parent();
+        }
         self.asker.stop();
         // In a callback it is this thread, which ends by itself.
         if let Some(thread) = self.thread.take().filter(|_| !self.asker.is_here()) {

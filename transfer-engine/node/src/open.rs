@@ -133,6 +133,9 @@ impl Node {
         if self.asker.is_here() {
             return Err(refused());
         }
+        if !self.asker.process().is_here() {
+            return Err(CallError::Closed);
+        }
         let patience = patience.min(LONGEST);
         let until = Instant::now() + patience;
         let failed = |why: String| CallError::NotConnected { at: to.to_owned(), why };

@@ -2,6 +2,7 @@
 
 use crate::asker::{Asker, is_an_engines, refused, until};
 use crate::error::CallError;
+use crate::process::Process;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::{PeerId, TransferId};
@@ -27,6 +28,8 @@ type OnEnd = Box<dyn FnOnce() + Send>;
 pub(crate) struct Slot<T> {
     state: Mutex<(State<T>, Vec<OnEnd>)>,
     changed: Condvar,
+    /// Whose thread fills it.
+    process: Process,
 }
 
 /// Fills a slot, once. Dropped before, it leaves the word that nothing will come.
@@ -45,9 +48,10 @@ impl<T> Drop for Filler<T> {
 }
 
 impl<T> Slot<T> {
-    pub fn new() -> (Arc<Self>, Filler<T>) {
-        let slot =
-            Arc::new(Self { state: Mutex::new((State::Waiting, Vec::new())), changed: Condvar::new() });
+    /// One that a thread of a process fills.
+    pub fn new(process: Process) -> (Arc<Self>, Filler<T>) {
+        let state = Mutex::new((State::Waiting, Vec::new()));
+        let slot = Arc::new(Self { state, changed: Condvar::new(), process });
         (slot.clone(), Filler(slot))
     }
 
@@ -95,6 +99,9 @@ impl<T: Clone> Slot<T> {
             }
             if is_an_engines() {
                 return Err(refused());
+            }
+            if !self.process.is_here() {
+                return Err(CallError::Closed);
             }
             // The standard library adds the time to its own clock, which has an end.
             let slice = left.min(Duration::from_secs(3600));
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_value_is_waited_for_and_stays() {
-        let (slot, filler) = Slot::<u32>::new();
+        let (slot, filler) = Slot::<u32>::new(Process::own());
         assert_eq!(slot.wait(Duration::from_millis(1)).ok(), Some(None));
         let other = std::thread::spawn(move || filler.fill(7));
         assert_eq!(slot.wait(Duration::MAX).ok(), Some(Some(7)));
@@ -267,7 +274,8 @@ mod tests {
             let told = told.clone();
             Box::new(move || told.lock().expect("no panic").push(word))
         };
-        let ((slot, filler), (closed, dropped)) = (Slot::<u32>::new(), Slot::<u32>::new());
+        let ((slot, filler), (closed, dropped)) =
+            (Slot::<u32>::new(Process::own()), Slot::<u32>::new(Process::own()));
         slot.when_ended(tell("before"));
         closed.when_ended(tell("closed"));
         assert!(told.lock().expect("no panic").is_empty());
@@ -279,7 +287,7 @@ mod tests {
 
     #[test]
     fn one_that_nothing_comes_to_any_more_says_so() {
-        let (slot, filler) = Slot::<u32>::new();
+        let (slot, filler) = Slot::<u32>::new(Process::own());
         drop(filler);
         assert!(matches!(slot.wait(Duration::MAX), Err(CallError::Closed)));
     }

@@ -18,7 +18,7 @@ impl Node {
     /// Nothing was posted.
     pub fn scatter(&self, from: &Region, shares: &[Share<'_>]) -> Result<Scattered, CallError> {
         shares.iter().try_for_each(|share| self.peer(share.peer.0).map(|_| ()))?;
-        let (slot, filler) = Slot::new();
+        let (slot, filler) = Slot::new(self.asker.process());
         let ends = |ends: Vec<(PeerId, Ended)>| ends.into_iter().map(|(_, ended)| ended.into()).collect();
         let done = Box::new(move |ended| filler.fill(ends(ended)));
         let plain = |share: &Share<'_>| (share.peer, share.len, share.imm, share.from, share.to.1);
@@ -48,7 +48,7 @@ impl Node {
     ) -> Result<Met, CallError> {
         let other = |(peer, target): &(u32, &MrDesc)| Ok((self.peer(*peer)?, (*target).clone()));
         let others = others.iter().map(other).collect::<Result<Vec<_>, CallError>>()?;
-        let (from, (slot, filler)) = (self.own(from)?, Slot::new());
+        let (from, (slot, filler)) = (self.own(from)?, Slot::new(self.asker.process()));
         let done = Box::new(move |met| filler.fill(met));
         self.asker.ask(move |engine, now| {
             let until = until(now, patience);

@@ -7,10 +7,10 @@ use shunt_transfer_engine::watch::Goes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// That end 0 still writes into memory of end 1.
-fn goes_on(nodes: &[Node]) {
+pub fn goes_on(nodes: &[Node]) {
     let (from, to) = (Own::new(&nodes[0], 64, 7, Rights::Local), Own::new(&nodes[1], 64, 0, Rights::Write));
     let target = described(&to);
     let written = nodes[0].write(1, 64, None, (&from.region, 0), (&target, 0)).expect("fits");
@@ -48,24 +48,41 @@ fn nodes_with_one_port_at_two_addresses_do_not_drive_each_other_out() {
     drop((a, b, c));
 }
 
+/// Has a node's own thread do something, once.
+fn on_its_thread(node: &Node, work: impl FnOnce() + Send + 'static) {
+    let (mut looks, mut work) = (0, Some(work));
+    let read = move || {
+        looks += 1;
+        looks
+    };
+    let each = move |_, _| {
+        work.take().into_iter().for_each(|work| work());
+        Goes::Off
+    };
+    node.watch(Box::new(read), Box::new(each)).expect("open");
+}
+
 #[test]
 fn a_call_from_a_callback_is_refused_and_does_not_wait_for_itself() {
     let nodes = Arc::new(nodes(2, 1));
     let (tell, told) = channel();
-    let sent = nodes[0].send(1, b"one").expect("short");
-    let (own, again) = (nodes.clone(), sent.clone());
-    sent.when_ended(move || {
+    let (own, never) = (nodes.clone(), nodes[0].expect(1, 8, 1, None).expect("open"));
+    on_its_thread(&nodes[0], move || {
         let refused = own[0].send(1, b"two").err().map(|error| error.to_string());
-        let waited = again.wait(Duration::MAX).map_err(|error| error.to_string());
-        let ended = own[0].expect(1, 9, 1, None).is_err() && own[0].counts().is_err();
-        // Another engine answers.
-        let other = own[1].counts().is_ok();
+        let waits = [
+            own[0].counts().is_err(),
+            own[0].expect(1, 9, 1, None).is_err(),
+            never.wait(Duration::MAX).is_err(),
+            own[0].receive(Duration::MAX).is_err(),
+        ];
+        // What does not wait is answered, and another engine answers.
+        let answers = [matches!(never.wait(Duration::ZERO), Ok(None)), own[1].counts().is_ok()];
         drop(own);
-        let _ = tell.send((refused, waited.map(|end| end.is_some()), ended, other));
+        let _ = tell.send((refused, waits, answers));
     });
     let text = "a call: expected a thread of the program's, got the engine's own, in a callback: it would wait for \
                 itself";
-    assert_eq!(told.recv_timeout(SOON), Ok((Some(text.to_owned()), Ok(true), true, true)));
+    assert_eq!(told.recv_timeout(SOON), Ok((Some(text.to_owned()), [true; 4], [true; 2])));
     goes_on(&nodes);
 }
 
@@ -84,13 +101,20 @@ fn a_node_that_is_dropped_in_its_own_callback_ends() {
             (both.remove(0), other)
         };
         let peer = if connected { one.peers().expect("known")[0] } else { 1 };
-        let sent = one.send(peer, b"last").expect("short");
-        let one = Mutex::new(Some(one));
-        sent.when_ended(move || {
-            drop(one.lock().expect("no panic").take());
-            let _ = tell.send(());
+        one.send(peer, b"last").expect("short");
+        let shared = Arc::new(Mutex::new(None));
+        let own = shared.clone();
+        on_its_thread(&one, move || {
+            let until = Instant::now() + SOON;
+            let taken = || std::iter::repeat_with(|| own.lock().expect("no panic").take());
+            let node: Option<Node> = taken().find(|node| node.is_some() || Instant::now() > until).flatten();
+            let _ = tell.send(node.is_some());
+            drop(node);
+            let _ = tell.send(true);
         });
-        assert_eq!(told.recv_timeout(SOON), Ok(()), "connected: {connected}");
+        *shared.lock().expect("no panic") = Some(one);
+        assert_eq!(told.recv_timeout(SOON), Ok(true), "connected: {connected}");
+        assert_eq!(told.recv_timeout(SOON), Ok(true), "connected: {connected}");
         assert_eq!(other.receive(SOON).expect("open").map(|(_, message)| message), Some(b"last".to_vec()));
         drop(other);
     }

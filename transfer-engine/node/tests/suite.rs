@@ -1,6 +1,7 @@
 //! Nodes of one process, each with its own thread, on soft NICs: what a program does with them.
 
 mod bad_input;
+mod forked;
 mod misuse;
 mod watching;
 

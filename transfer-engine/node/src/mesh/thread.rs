@@ -5,6 +5,7 @@ use super::link::{Broken, Link};
 use super::order::{Order, Waker};
 use super::words::{Hello, Id, Said, decode, encode};
 use crate::asker::is_an_engines;
+use crate::process::Process;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
@@ -49,6 +50,7 @@ pub(crate) struct Mesh {
     orders: Sender<Order>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
+    process: Process,
 }
 
 /// A mesh before its thread runs.
@@ -69,7 +71,11 @@ impl Mesh {
         let ((orders, ordered), (tell, came)) = (channel(), channel());
         let (waker, broken) = (Waker(fd.clone()), Broken::default());
         let link = Link { orders: orders.clone(), waker: waker.clone(), came, broken: broken.clone() };
-        Ok((Self { orders, waker, thread: None }, link, Idle { orders: ordered, came: tell, broken, fd }))
+        Ok((
+            Self { orders, waker, thread: None, process: Process::own() },
+            link,
+            Idle { orders: ordered, came: tell, broken, fd },
+        ))
     }
 
     /// Starts the thread.
@@ -112,6 +118,10 @@ impl Mesh {
 
 impl Drop for Mesh {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // A child has no such thread, and its counter is the parent's.
+            return std::mem::forget(self.thread.take());
+        }
         self.order(Order::Stop);
         // In a callback nobody waits: it may ask the engine for something.
         if let Some(thread) = self.thread.take().filter(|_| !is_an_engines()) {

@@ -1,0 +1,59 @@
+//! A process that forks: its child has no thread that drives an engine.
+
+use super::{Own, SOON, described, nodes, open, place};
+use crate::misuse::goes_on;
+use shunt_transfer_engine::region::Rights;
+use std::time::{Duration, Instant};
+
+/// Has a child of this process do something, and waits for its end: its exit status, or `None` if it hangs.
+fn in_a_child(work: impl FnOnce() -> bool) -> Option<i32> {
+    // SAFETY: the child does no more than `work`, and ends without anything that is done at an exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+        // SAFETY: it takes a number.
+        unsafe { libc::_exit(i32::from(!done)) };
+    }
+    assert!(child > 0, "a child");
+    let (until, mut status) = (Instant::now() + SOON, 0);
+    // SAFETY: the child is this test's own, and the status lies on its stack.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        if Instant::now() > until {
+            // SAFETY: the child is this test's own, and was not waited for to its end.
+            unsafe { (libc::kill(child, libc::SIGKILL), libc::waitpid(child, &raw mut status, 0)) };
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(status)
+}
+
+#[test]
+fn a_child_is_told_that_its_engine_is_closed_and_harms_nothing_of_its_parent() {
+    let both = nodes(2, 2);
+    let place = place(2, 2);
+    let ((a, _), (b, b_at)) = (open(&place, 0), open(&place, 1));
+    let peer = a.connect(&b_at, SOON).expect("it is there");
+    let own = Own::new(&both[0], 4096, 1, Rights::Write);
+    let target = described(&own);
+    let sent = both[0].send(1, &[1; 1000]).expect("short");
+    let status = in_a_child(|| {
+        let is_closed = both[0].counts().is_err()
+            && both[0].write(1, 16, None, (&own.region, 0), (&target, 0)).is_err()
+            && both[0].deregister(&own.region).is_err()
+            && both[1].receive(Duration::MAX).is_err()
+            && both[0].exchange(b"mine").is_err()
+            && a.connect(&b_at, Duration::MAX).is_err()
+            && a.next_change(Duration::MAX).is_err()
+            && a.revoke(peer, Duration::MAX).is_err()
+            && sent.wait(Duration::MAX).map_or(true, |end| end.is_some());
+        // SAFETY: the child drops its own copies, and ends without a look at them.
+        drop(unsafe { (std::ptr::read(&raw const both), std::ptr::read(&raw const a)) });
+        is_closed
+    });
+    assert_eq!(status, Some(0), "expected the end of the child with all calls refused");
+    goes_on(&both);
+    a.send(peer, b"still here").expect("it is there");
+    assert_eq!(super::message(&b).1, b"still here");
+    drop((both, a, b));
+}
