@@ -39,7 +39,8 @@ pub(super) struct Connection {
     /// The next number to post, and the first that is not known to be complete.
     next: u64,
     done: u64,
-    adds: (u64, u64),
+    /// Atomics that are complete, and those that were posted: adds, and swaps.
+    atomics: [(u64, u64); 2],
     /// Numbers of messages that come, and how many came.
     due: Vec<u64>,
     heard: usize,
@@ -48,9 +49,10 @@ pub(super) struct Connection {
     needs_answers: bool,
     /// It got an error.
     pub lost: bool,
-    /// The first signaled request that was posted after the first fault, and how long after that it completed.
+    /// The first signaled request that was posted after a fault that is measured.
     probe: Option<u64>,
-    pub gap_ns: Option<u64>,
+    /// How long after each fault, but the last ones, such a request completed.
+    pub gaps_ns: Vec<u64>,
     /// When it posts next.
     pub next_at: u64,
     pub wrong: Vec<String>,
@@ -100,14 +102,14 @@ impl Connection {
             theirs,
             next: 0,
             done: 0,
-            adds: (0, 0),
+            atomics: [(0, 0); 2],
             due,
             heard: 0,
             read: 0,
             needs_answers: plan.needs_answers,
             lost: false,
             probe: None,
-            gap_ns: None,
+            gaps_ns: Vec::new(),
             next_at: 0,
             wrong: Vec::new(),
         };
@@ -120,7 +122,7 @@ impl Connection {
             let of = self.of(self.me);
             let source = self.own.source(number, *request);
             fill(source, request.bytes(), |word| shape(of, number, word));
-            if !request.writes() && request.does != Does::Read && request.does != Does::Add {
+            if !request.writes() && !request.fetches() {
                 store(source, number);
             }
         }
@@ -128,7 +130,7 @@ impl Connection {
         for number in 0..PATTERN / PLACE {
             fill(self.own.pattern(number), PLACE, |word| shape(of, 1 << 20 | number, word));
         }
-        store(self.own.word(), 0);
+        [false, true].into_iter().for_each(|swapped| store(self.own.word(swapped), 0));
     }
 
     /// Whose words these are.
@@ -162,9 +164,10 @@ impl Connection {
         }
         self.next_at = now + pace_ns;
         let (number, request) = (self.next, self.requests[self.next as usize]);
-        let (addr, length) = match request.does {
-            Does::Read | Does::Add => (self.own.result(number), request.bytes()),
-            _ => (self.own.source(number, request), request.bytes()),
+        let length = request.bytes();
+        let addr = match request.fetches() {
+            true => self.own.result(number),
+            false => self.own.source(number, request),
         };
         let mut sge = sys::ibv_sge { addr, length: length as u32, lkey: self.lkey };
         let mut wr =
@@ -176,19 +179,22 @@ impl Connection {
             Does::Write | Does::WriteLarge => (sys::IBV_WR_RDMA_WRITE, self.there.target(number, request)),
             Does::WriteImmediate => (sys::IBV_WR_RDMA_WRITE_WITH_IMM, self.there.target(number, request)),
             Does::Read => (sys::IBV_WR_RDMA_READ, self.there.pattern(number)),
-            Does::Add => (sys::IBV_WR_ATOMIC_FETCH_AND_ADD, self.there.word()),
+            Does::Add => (sys::IBV_WR_ATOMIC_FETCH_AND_ADD, self.there.word(false)),
+            Does::Swap => (sys::IBV_WR_ATOMIC_CMP_AND_SWP, self.there.word(true)),
         };
         wr.opcode = opcode;
         wr.__bindgen_anon_1.imm_data = immediate;
-        if request.does == Does::Add {
-            let (remote_addr, rkey) = (remote, self.rkey);
-            wr.wr.atomic.remote_addr = remote_addr;
-            (wr.wr.atomic.compare_add, wr.wr.atomic.swap, wr.wr.atomic.rkey) = (1, 0, rkey);
-            self.adds.1 += 1;
+        if request.is_atomic() {
+            let posted = &mut self.atomics[usize::from(request.does == Does::Swap)].1;
+            // The one before it has left that count there.
+            let (compare, swap) = if request.does == Does::Swap { (*posted, *posted + 1) } else { (1, 0) };
+            wr.wr.atomic.remote_addr = remote;
+            (wr.wr.atomic.compare_add, wr.wr.atomic.swap, wr.wr.atomic.rkey) = (compare, swap, self.rkey);
+            *posted += 1;
         } else {
             (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey) = (remote, self.rkey);
         }
-        let inline = request.inline && length <= 16 && !matches!(request.does, Does::Read | Does::Add);
+        let inline = request.inline && length <= 16 && !request.fetches();
         for (set, flag) in [(request.signaled, sys::IBV_SEND_SIGNALED), (inline, sys::IBV_SEND_INLINE)] {
             wr.send_flags |= if set { flag } else { 0 };
         }
@@ -198,7 +204,8 @@ impl Connection {
         if errno != 0 {
             self.complain(|_| format!("request {number} was refused: {errno}"));
         }
-        if self.probe.is_none() && request.signaled && board.fault_at.get().is_some_and(|at| at <= now) {
+        let fault_at = board.faults_at.borrow().get(self.gaps_ns.len()).copied();
+        if self.probe.is_none() && request.signaled && fault_at.is_some_and(|at| at <= now) {
             self.probe = Some(number);
         }
         self.next += 1;
@@ -206,8 +213,10 @@ impl Connection {
 
     /// A completion of this queue pair.
     pub(super) fn take(&mut self, now: u64, wc: &sys::ibv_wc, board: &Board) {
-        if self.probe == Some(wc.wr_id) && wc.opcode & sys::IBV_WC_RECV == 0 && self.gap_ns.is_none() {
-            self.gap_ns = board.fault_at.get().map(|at| now - at);
+        if self.probe == Some(wc.wr_id) && wc.opcode & sys::IBV_WC_RECV == 0 {
+            let fault_at = board.faults_at.borrow()[self.gaps_ns.len()];
+            self.gaps_ns.push(now - fault_at);
+            self.probe = None;
         }
         match (wc.status, wc.opcode & sys::IBV_WC_RECV != 0) {
             (sys::IBV_WC_SUCCESS, true) => self.came(wc),
@@ -238,12 +247,13 @@ impl Connection {
                 }
                 fill(result, PLACE, |_| TAKEN);
             }
-            Does::Add => {
-                let before = load(result);
-                if self.needs_answers && before != self.adds.0 {
-                    self.complain(|me| format!("add {number} found {before}, expected {}", me.adds.0));
+            Does::Add | Does::Swap => {
+                let (before, which) = (load(result), usize::from(request.does == Does::Swap));
+                let expected = self.atomics[which].0;
+                if self.needs_answers && before != expected {
+                    self.complain(|_| format!("atomic {number} found {before}, expected {expected}"));
                 }
-                self.adds.0 += 1;
+                self.atomics[which].0 += 1;
                 store(result, TAKEN);
             }
             _ => fill(self.own.source(number, request), request.bytes(), |_| REUSED),
@@ -307,9 +317,9 @@ impl Connection {
             }
             return;
         }
-        let request = self.requests.get(wc.wr_id as usize).map(|request| request.does);
+        let request = self.requests.get(wc.wr_id as usize).copied();
         let first = !std::mem::replace(&mut self.lost, true);
-        if first && request == Some(Does::Add) && wc.status != sys::IBV_WC_WR_FLUSH_ERR {
+        if first && request.is_some_and(Request::is_atomic) && wc.status != sys::IBV_WC_WR_FLUSH_ERR {
             board.explained.borrow_mut()[self.number] = true;
         }
         // What was executed before the first error is complete, and some of that wants no completion.
@@ -348,7 +358,7 @@ impl Connection {
         )
     }
 
-    /// Nothing was written behind a reader, and each add was executed once.
+    /// Nothing was written behind a reader, and each atomic was executed once.
     pub(super) fn judge(&mut self, board: &Board) {
         let lost = board.lost.borrow()[self.number];
         if lost && !board.explained.borrow()[self.number] {
@@ -365,24 +375,29 @@ impl Connection {
         for number in (0..self.done).filter(|_| !lost) {
             let bytes = match self.requests[number as usize].does {
                 Does::Read => PLACE,
-                Does::Add => 8,
+                Does::Add | Does::Swap => 8,
                 _ => continue,
             };
             if (0..bytes / 8).any(|word| load(self.own.result(number) + 8 * word) != TAKEN) {
                 self.complain(|_| format!("an answer of {number} came after it was complete"));
             }
         }
-        let (completed, posted) = board.adds.borrow()[1 - self.me as usize][self.number];
-        let sum = load(self.own.word());
-        let right = if lost { (completed..=posted).contains(&sum) } else { sum == completed };
-        if !right {
-            self.complain(|_| format!("{completed} adds completed of {posted}, and the sum is {sum}"));
+        let atomics = board.atomics.borrow()[1 - self.me as usize][self.number];
+        for (swapped, (completed, posted)) in [false, true].into_iter().zip(atomics) {
+            let found = load(self.own.word(swapped));
+            let right = if lost { (completed..=posted).contains(&found) } else { found == completed };
+            if !right {
+                let what = if swapped { "swaps" } else { "adds" };
+                self.complain(|_| {
+                    format!("{completed} {what} completed of {posted}, and the word is {found}")
+                });
+            }
         }
     }
 
-    /// Adds that completed, and that were posted.
-    pub(super) const fn adds(&self) -> (u64, u64) {
-        self.adds
+    /// Atomics that completed, and that were posted: adds, and swaps.
+    pub(super) const fn atomics(&self) -> [(u64, u64); 2] {
+        self.atomics
     }
 
     /// Requests that completed well.

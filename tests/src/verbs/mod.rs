@@ -7,6 +7,7 @@
 //! order, nothing is written behind a reader, completions come in order and once, and the sum of adds is the number of
 //! those that completed.
 
+mod commands;
 mod connection;
 mod library;
 mod place;

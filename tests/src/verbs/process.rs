@@ -22,6 +22,7 @@ use shunt_verbs::queue_pair::QueuePair;
 use shunt_verbs::registry;
 use shunt_verbs::send_queue::SendQueue;
 
+use super::commands::Commands;
 use super::connection::{Connection, Plan, WINDOW};
 use super::library::{Net, VerbsContext, Yard, table};
 use super::place::{Door, Town};
@@ -32,8 +33,6 @@ use crate::sim::{ActorOptions, SimCrew, SimWorld};
 
 /// A command of firmware that takes longer is given up.
 const COMMAND_NS: u64 = 5_000_000;
-/// A run that takes longer, in virtual time, has come to a stop.
-const PATIENCE_NS: u64 = 3_000_000_000;
 /// Completions that are taken at once.
 const BATCH: usize = 8;
 /// Nothing to do: the program looks again after that, and after twice as long each time.
@@ -146,8 +145,7 @@ pub(super) struct Process {
     queues: Vec<*mut sys::ibv_cq>,
     connections: Vec<Connection>,
     began: bool,
-    /// Commands before the first fault, and between that and the end of it.
-    commands: (Option<u64>, Option<u64>),
+    commands: Commands,
     /// Taken apart in this order, after the rest.
     context: Box<VerbsContext>,
     devices: Vec<VerbsContext>,
@@ -218,7 +216,7 @@ impl Process {
             queues: Vec::new(),
             connections: Vec::new(),
             began: false,
-            commands: (None, None),
+            commands: Commands::default(),
             context,
             devices,
             yard,
@@ -351,7 +349,7 @@ impl Process {
     /// Posts and polls, until all is complete and has come at both ends.
     pub(super) fn run(mut self) -> Told {
         let (sim, board) = (self.around.sim.clone(), self.around.board.clone());
-        let (me, until) = (self.me as usize, sim.now() + PATIENCE_NS);
+        let (me, until) = (self.me as usize, sim.now() + self.spec.patience_ns);
         let mut pause = LOOK_NS;
         let mut told = Told::default();
         while !Board::all(&board.done) {
@@ -369,7 +367,9 @@ impl Process {
                 self.connections.iter_mut().for_each(|one| one.post(now, pace_ns, &board));
             }
             board.done.borrow_mut()[me] = self.connections.iter().all(|one| one.is_over(&board));
-            self.count_commands(now);
+            if me == 0 {
+                self.commands.count(&self.around, now, &self.connections);
+            }
             pause = if took { LOOK_NS } else { (2 * pause).min(self.spec.look_ns) };
             sim.sleep(pause + sim.draw(pause));
         }
@@ -381,7 +381,7 @@ impl Process {
             sim.sleep(100_000);
         }
         for one in &self.connections {
-            board.adds.borrow_mut()[me][one.number] = one.adds();
+            board.atomics.borrow_mut()[me][one.number] = one.atomics();
         }
         sim.sleep(500_000);
         self.connections.iter_mut().for_each(|one| one.judge(&board));
@@ -391,7 +391,7 @@ impl Process {
     }
 
     fn tell(&mut self, told: &mut Told) {
-        told.commands = self.commands.1.unwrap_or_default();
+        told.commands = std::mem::take(&mut self.commands.counted);
         for one in &mut self.connections {
             let state = one.pair.state();
             told.switches += u64::from(state.switches);
@@ -400,7 +400,7 @@ impl Process {
             told.at_home += u64::from(returned && matches!(state.recv_on, On::Spare(_)));
             told.completed += one.completed_well();
             told.lost += u64::from(one.lost);
-            told.gaps_ns.extend(one.gap_ns);
+            told.gaps_ns.append(&mut one.gaps_ns);
             if let Some(why) = state.passing {
                 one.wrong.push(format!("process {}, connection {}: unprotected: {why}", self.me, one.number));
             }
@@ -429,7 +429,7 @@ impl Process {
         }
         let began_ns = sim.now();
         self.around.steps.begin(began_ns);
-        board.fault_at.set(self.spec.faults.first().map(|(at, ..)| began_ns + at));
+        *board.faults_at.borrow_mut() = self.spec.faults.iter().map(|(at, ..)| began_ns + at).collect();
         self.around.fabric.with(|fabric| {
             self.spec.faults.iter().for_each(|(at, place, kind)| fabric.plan(began_ns + at, *place, *kind));
         });
@@ -440,29 +440,6 @@ impl Process {
                 world.hold(agent, world.now() + for_ns);
             };
             sim.spawn("pause".into(), ActorOptions::host(), Box::new(body));
-        }
-    }
-
-    /// Counts commands of both first NICs from the first fault until every connection has a completion again.
-    fn count_commands(&mut self, now: u64) {
-        if self.me > 0 || self.around.board.fault_at.get().is_none_or(|at| at > now) {
-            return;
-        }
-        let commands = || {
-            let of = |pe| {
-                self.around.fabric.with_unseen(|fabric| {
-                    let nic = fabric.find(RailAt { pe, rail: 0 }).expect("added before");
-                    fabric.nic(nic).counters().commands
-                })
-            };
-            of(0) + of(1)
-        };
-        match self.commands {
-            (None, _) => self.commands.0 = Some(commands()),
-            (Some(before), None) if self.connections.iter().all(|one| one.gap_ns.is_some()) => {
-                self.commands.1 = Some(commands() - before);
-            }
-            _ => {}
         }
     }
 

@@ -265,6 +265,7 @@ impl VerbsQp {
             sys::IBV_WR_RDMA_WRITE_WITH_IMM => (Opcode::RdmaWriteImm, sys::IBV_WC_RDMA_WRITE),
             sys::IBV_WR_RDMA_READ => (Opcode::RdmaRead, sys::IBV_WC_RDMA_READ),
             sys::IBV_WR_ATOMIC_FETCH_AND_ADD => (Opcode::AtomicFa, sys::IBV_WC_FETCH_ADD),
+            sys::IBV_WR_ATOMIC_CMP_AND_SWP => (Opcode::AtomicCs, sys::IBV_WC_COMP_SWAP),
             _ => return None,
         };
         let mut segments: Vec<Segment> = vec![[0; 4]];
@@ -272,10 +273,14 @@ impl VerbsQp {
         unsafe {
             match opcode {
                 Opcode::Send | Opcode::SendImm => {}
-                Opcode::AtomicFa => {
+                Opcode::AtomicFa | Opcode::AtomicCs => {
                     let atomic = wr.wr.atomic;
+                    let operands = match opcode {
+                        Opcode::AtomicFa => wqe::operands8(atomic.compare_add, 0),
+                        _ => wqe::operands8(atomic.swap, atomic.compare_add),
+                    };
                     segments.push(wqe::remote(atomic.remote_addr, atomic.rkey.to_be()));
-                    segments.push(wqe::operands8(atomic.compare_add, 0));
+                    segments.push(operands);
                 }
                 _ => segments.push(wqe::remote(wr.wr.rdma.remote_addr, wr.wr.rdma.rkey.to_be())),
             }

@@ -30,6 +30,8 @@ pub enum Does {
     Read,
     /// FETCH_ADD of 1.
     Add,
+    /// CMP_SWAP of a count by the next one.
+    Swap,
 }
 
 /// A request.
@@ -52,6 +54,15 @@ impl Request {
         matches!(self.does, Does::Write | Does::WriteImmediate | Does::WriteLarge)
     }
 
+    pub(super) const fn is_atomic(self) -> bool {
+        matches!(self.does, Does::Add | Does::Swap)
+    }
+
+    /// What it brings is in its result.
+    pub(super) const fn fetches(self) -> bool {
+        self.is_atomic() || matches!(self.does, Does::Read)
+    }
+
     /// Bytes that it carries.
     pub(super) const fn bytes(self) -> u64 {
         match self.does {
@@ -60,7 +71,7 @@ impl Request {
             Does::Write | Does::WriteImmediate => PLACE,
             Does::WriteLarge => LARGE,
             Does::Read => PLACE,
-            Does::Add => 8,
+            Does::Add | Does::Swap => 8,
         }
     }
 }
@@ -77,12 +88,13 @@ pub(super) fn requests(seed: u64, count: u64, atomics: bool) -> Vec<Request> {
             9 | 10 => Does::WriteImmediate,
             11 if number % LARGE_EVERY == 0 => Does::WriteLarge,
             12 | 13 => Does::Read,
-            14 | 15 if atomics => Does::Add,
+            14 if atomics => Does::Add,
+            15 if atomics => Does::Swap,
             _ => Does::Write,
         };
         let last = number + 1 == count;
         let does = if last { Does::Send } else { does };
-        let signaled = last || unsignaled == 3 || does == Does::Add || !rng.one_in(3);
+        let signaled = last || unsignaled == 3 || matches!(does, Does::Add | Does::Swap) || !rng.one_in(3);
         unsignaled = if signaled { 0 } else { unsignaled + 1 };
         Request { does, signaled, inline: rng.one_in(4) }
     };
@@ -126,16 +138,17 @@ impl Layout {
         self.rest() + number * PLACE
     }
 
-    pub(super) fn word(self) -> u64 {
-        self.rest() + self.places
+    /// The word that is added to, and the one that is swapped.
+    pub(super) fn word(self, swapped: bool) -> u64 {
+        self.rest() + self.places + if swapped { 8 } else { 0 }
     }
 
     pub(super) fn pattern(self, number: u64) -> u64 {
-        self.word() + PLACE + number % (PATTERN / PLACE) * PLACE
+        self.word(false) + PLACE + number % (PATTERN / PLACE) * PLACE
     }
 
     pub(super) fn buffer(self, slot: u64) -> u64 {
-        self.word() + PLACE + PATTERN + slot * PLACE
+        self.word(false) + PLACE + PATTERN + slot * PLACE
     }
 
     pub(super) fn bytes(self) -> u64 {

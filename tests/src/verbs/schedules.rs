@@ -1,9 +1,9 @@
 //! Every schedule of one queue pair that is moved, up to a bound: what ships, from the start each time.
 //!
-//! A run of a few requests each way is recorded: every step of programs, agents, workers, messages and NICs. A
-//! schedule is that run with a few changes: a fault at an instant, or a step that comes late. Each change makes a run of
-//! its own, with steps of its own, and the next change is made at each of its later steps. Of runs whose steps have one
-//! order the first alone is gone on from. The oracle of the simulator's programs judges each.
+//! A run of a few requests each way is recorded: every step of programs, agents, workers, messages and NICs. A schedule
+//! is that run with a few changes: a fault at an instant, or a step that comes late. Each change makes a run of its own,
+//! with steps of its own, and the next change is made at each of its later steps. Of runs whose steps have one order
+//! the first alone is gone on from. The oracle of the simulator's programs judges each.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -227,19 +227,19 @@ impl Search {
         (schedules, specs)
     }
 
-    /// Runs a round. Its runs of a new order, to be gone on from.
+    /// Runs a round. Its runs of a new order, if one goes on from them.
     fn round(
         &mut self,
         name: &'static str,
         nodes: &[Node],
         kind: Kind<'_>,
-        most: usize,
+        (most, goes_on): (usize, bool),
     ) -> (Round, Vec<Node>) {
         let start = Instant::now();
         let (schedules, specs) = self.specs(nodes, kind, most);
         let mut round = Round { name, schedules, runs: specs.len(), ..Round::default() };
         let mut next = Vec::new();
-        let results = each(&specs, self.threads);
+        let results = each(&specs, self.threads, goes_on);
         for (spec, result) in specs.into_iter().zip(results) {
             round.hits += usize::from(result.hit);
             round.moved += usize::from(result.moved);
@@ -247,8 +247,10 @@ impl Search {
                 round.failed.push(result.wrong);
             } else if self.seen.insert(result.order) {
                 round.distinct += 1;
-                let from = from(&spec, &result.steps);
-                next.push(Node { spec, steps: result.steps, from });
+                if goes_on {
+                    let from = from(&spec, &result.steps);
+                    next.push(Node { spec, steps: result.steps, from });
+                }
             }
         }
         if round.runs > 0 && (round.hits == 0 || round.moved == 0) {
@@ -264,7 +266,7 @@ impl Search {
         let count = specs.len();
         let mut round = Round { name: "verbs, no fault", schedules: count, runs: count, ..Round::default() };
         let mut nodes = Vec::new();
-        for (spec, result) in specs.iter().zip(each(specs, self.threads)) {
+        for (spec, result) in specs.iter().zip(each(specs, self.threads, true)) {
             round.hits += usize::from(result.hit);
             round.distinct += usize::from(self.seen.insert(result.order));
             if !result.wrong.is_empty() {
@@ -283,13 +285,13 @@ pub fn explore(bounds: &Bounds) -> Vec<Round> {
     let mut search = Search { threads, offset: 0, seen: HashSet::new() };
     let (plain, roots) = search.plain(&setups());
     let (first, second, late) = (first_faults(), second_faults(), Kind::Late(&LATE_NS));
-    let (one, moved) = search.round("verbs, a fault", &roots, Kind::Fault(&first), whole);
+    let (one, moved) = search.round("verbs, a fault", &roots, Kind::Fault(&first), (whole, true));
     let (few, rest) = moved.into_iter().partition::<Vec<Node>, _>(Node::is_small);
-    let (held, _) = search.round("verbs, a fault, a step late", &few, late, whole);
-    let (others, on) = search.round("verbs, any fault, a step late", &rest, late, sampled);
+    let (held, _) = search.round("verbs, a fault, a step late", &few, late, (whole, false));
+    let (others, on) = search.round("verbs, any fault, a step late", &rest, late, (sampled, true));
     let all: Vec<Node> = few.into_iter().chain(rest).collect();
-    let (two, _) = search.round("verbs, two faults", &all, Kind::Fault(&second), sampled);
-    let (both, _) = search.round("verbs, any fault, two steps late", &on, late, sampled);
+    let (two, _) = search.round("verbs, two faults", &all, Kind::Fault(&second), (sampled, false));
+    let (both, _) = search.round("verbs, any fault, two steps late", &on, late, (sampled, false));
     vec![plain, one, held, others, two, both]
 }
 
@@ -297,13 +299,23 @@ pub fn explore(bounds: &Bounds) -> Vec<Round> {
 pub fn sample(number: u64) -> Vec<String> {
     let mut search = Search { threads: 1, offset: number as usize, seen: HashSet::new() };
     let (plain, roots) = search.plain(&setups());
-    let (one, moved) = search.round("a fault", &roots, Kind::Fault(&first_faults()), 60);
-    let (held, _) = search.round("a step late", &moved, Kind::Late(&LATE_NS), 60);
+    let (one, moved) = search.round("a fault", &roots, Kind::Fault(&first_faults()), (60, true));
+    let (held, _) = search.round("a step late", &moved, Kind::Late(&LATE_NS), (60, false));
     [plain, one, held].into_iter().flat_map(|round| round.failed).flatten().collect()
 }
 
-/// Runs all of them on some threads; the answers in their order.
-fn each(specs: &[VerbsSpec], threads: usize) -> Vec<Seen> {
+/// Runs all of them on some threads; the answers in their order. One thread is the caller's: its breaks count.
+fn each(specs: &[VerbsSpec], threads: usize, keep: bool) -> Vec<Seen> {
+    let play = |spec: &VerbsSpec| {
+        let mut seen = play(spec);
+        if !keep {
+            seen.steps = Vec::new();
+        }
+        seen
+    };
+    if threads < 2 {
+        return specs.iter().map(play).collect();
+    }
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, specs.len().max(1)) {

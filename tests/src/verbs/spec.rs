@@ -1,6 +1,7 @@
 //! What a run of verbs programs is, what a program says in the end, and what programs know of each other.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::FaultKind;
@@ -47,6 +48,8 @@ pub struct VerbsSpec {
     pub pauses: Vec<(u64, u32, u64)>,
     /// What each end posts, if it is not drawn: as many as `requests`, the last of them a message.
     pub few: Vec<Request>,
+    /// A run that takes longer has come to a stop, virtual nanoseconds.
+    pub patience_ns: u64,
     /// How long a program still looks once all is complete.
     pub quiet_ns: u64,
     /// Steps are counted.
@@ -55,6 +58,8 @@ pub struct VerbsSpec {
     pub put_off: Vec<(usize, u64)>,
 }
 
+/// A run that takes longer, in virtual time, has come to a stop.
+const PATIENCE_NS: u64 = 3_000_000_000;
 /// What is late comes within that.
 const QUIET_NS: u64 = 12_000_000;
 
@@ -77,6 +82,7 @@ impl VerbsSpec {
             faults: Vec::new(),
             pauses: Vec::new(),
             few: Vec::new(),
+            patience_ns: PATIENCE_NS,
             quiet_ns: QUIET_NS,
             counts_steps: false,
             put_off: Vec::new(),
@@ -157,10 +163,11 @@ pub struct Told {
     pub completed: u64,
     /// Connections that ended because the answer of an atomic was lost.
     pub lost: u64,
-    /// By connection: from the first fault until a request completed that was posted after it, nanoseconds.
+    /// By connection and fault: from it until a request completed that was posted after it, nanoseconds.
     pub gaps_ns: Vec<u64>,
-    /// Commands that the first NICs of both processes executed meanwhile, until the last of these.
-    pub commands: u64,
+    /// By fault: commands that the first NICs of both processes executed meanwhile, by opcode, until the last of
+    /// these.
+    pub commands: Vec<BTreeMap<u16, u64>>,
 }
 
 /// An end of a connection, as the other end knows it.
@@ -184,13 +191,13 @@ pub(super) struct Board {
     pub done: RefCell<Vec<bool>>,
     /// By process: the actor of its agent.
     pub agents: RefCell<Vec<usize>>,
-    /// When the first fault comes, once that is known.
-    pub fault_at: Cell<Option<u64>>,
+    /// When faults come, once that is known.
+    pub faults_at: RefCell<Vec<u64>>,
     /// By connection: one end got an error; it was that of an atomic whose answer is lost.
     pub lost: RefCell<Vec<bool>>,
     pub explained: RefCell<Vec<bool>>,
-    /// By process and connection: adds that completed, and those that were posted.
-    pub adds: RefCell<Vec<Vec<(u64, u64)>>>,
+    /// By process and connection: atomics that completed, and those that were posted, of both kinds.
+    pub atomics: RefCell<Vec<Vec<[(u64, u64); 2]>>>,
 }
 
 impl Board {
@@ -201,10 +208,10 @@ impl Board {
             armed: RefCell::new(vec![false; processes]),
             done: RefCell::new(vec![false; processes]),
             agents: RefCell::new(vec![0; processes]),
-            fault_at: Cell::new(None),
+            faults_at: RefCell::default(),
             lost: RefCell::new(vec![false; pairs]),
             explained: RefCell::new(vec![false; pairs]),
-            adds: RefCell::new(vec![vec![(0, 0); pairs]; processes]),
+            atomics: RefCell::new(vec![vec![[(0, 0); 2]; pairs]; processes]),
         }
     }
 
