@@ -172,7 +172,7 @@ impl FabricDomain {
         let mut endpoints: Vec<_> =
             leaving.iter().flat_map(|one| one.paths.iter().filter_map(held)).collect();
         for path in paths.iter_mut().filter(|path| regions.contains_key(&path.number)) {
-            path.step(around, *now, Machine::fail);
+            path.step(around, *now, Machine::release);
             endpoints.extend(held(path));
         }
         // From here on no key names it: an endpoint that is made before the others are closed takes none.
@@ -291,7 +291,7 @@ impl Domain for FabricDomain {
 
     fn close(&mut self, now: Nanos, lane: LaneId) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.lane() == Some(lane)) {
-            path.step(&mut self.around, now, Machine::fail);
+            path.step(&mut self.around, now, Machine::release);
         }
     }
 

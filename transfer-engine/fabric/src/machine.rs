@@ -117,6 +117,8 @@ pub(crate) struct Machine {
     opened: Option<Nanos>,
     /// Incarnations in a row that did not last.
     short: u32,
+    /// This one did not work at this end.
+    failed: bool,
     /// The rail may be used.
     up: bool,
 }
@@ -135,6 +137,7 @@ impl Machine {
             said,
             opened: None,
             short: 0,
+            failed: false,
             up: true,
         }
     }
@@ -242,7 +245,7 @@ impl Machine {
             }
             Word::Close(asks) => {
                 if is_this && self.is_made() {
-                    self.fail(now, acts);
+                    self.release(now, acts);
                 }
                 acts.push(Act::Answer(incarnation, asks));
             }
@@ -265,7 +268,7 @@ impl Machine {
                 acts.push(Act::Make);
             }
             // The peer has closed the old one. It offers again.
-            _ if self.is_made() => self.fail(now, acts),
+            _ if self.is_made() => self.release(now, acts),
             _ => {}
         }
     }
@@ -293,8 +296,14 @@ impl Machine {
         }
     }
 
-    /// The endpoint is to be closed, at both ends: it does not work, or is of no use.
+    /// The endpoint is to be closed, at both ends: it does not work.
     pub fn fail(&mut self, now: Nanos, acts: &mut Vec<Act>) {
+        self.failed |= self.is_made();
+        self.release(now, acts);
+    }
+
+    /// The same, for what its owner wants, or because the peer closes its own.
+    pub fn release(&mut self, now: Nanos, acts: &mut Vec<Act>) {
         if self.is_made() {
             (self.state, self.until) = (State::Shutting, now + self.patience.close);
             acts.push(Act::Shut);
@@ -316,7 +325,7 @@ impl Machine {
         let changes = if up { !self.up } else { self.state == State::Open };
         self.up = up;
         if !up {
-            self.fail(now, acts);
+            self.release(now, acts);
         }
         changes
     }
@@ -327,8 +336,13 @@ impl Machine {
     }
 
     fn pause(&mut self, now: Nanos) {
-        let lasted = self.opened.take().is_some_and(|opened| now >= opened + LASTS);
-        self.short = if lasted { 0 } else { (self.short + 1).min(DOUBLES) };
+        let (opened, failed) = (self.opened.take(), std::mem::take(&mut self.failed));
+        self.short = match opened {
+            Some(opened) if now >= opened + LASTS => 0,
+            // It would have lasted.
+            Some(_) if !failed => self.short,
+            _ => (self.short + 1).min(DOUBLES),
+        };
         self.state = State::Waiting;
         self.until = now + self.patience.backoff.doubled(self.short);
     }

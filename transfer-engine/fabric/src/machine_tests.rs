@@ -131,6 +131,22 @@ fn a_path_opens_at_both_ends_and_again_after_either_fails() {
 }
 
 #[test]
+fn a_path_that_its_owner_closes_is_made_again_without_a_longer_pause() {
+    let took = |close: fn(&mut Machine, Nanos, &mut Vec<Act>)| {
+        let mut pair = Pair::new(&[]);
+        for number in 0..12 {
+            pair.until_open();
+            pair.with(number % 2, close);
+        }
+        pair.until_open();
+        pair.now
+    };
+    let (released, failed) = (took(Machine::release), took(Machine::fail));
+    assert!(released < Nanos::millis(12 * 20), "{released:?}");
+    assert!(failed > released + released, "one that fails again and again waits longer: {failed:?}");
+}
+
+#[test]
 fn a_peer_that_says_nothing_is_not_waited_for_longer_than_its_time() {
     let mut pair = Pair::new(&[]);
     pair.until_open();
