@@ -3,6 +3,7 @@
 use crate::address::FabricAddress;
 use crate::error::FabricError;
 use crate::fabric::Rail;
+use crate::last::Last;
 use crate::machine::{Machine, Patience};
 use crate::path::{Around, Path};
 use crate::region::Region;
@@ -320,5 +321,18 @@ impl Domain for FabricDomain {
         }
         self.look_at_leaving(now);
         events.append(&mut self.around.events);
+    }
+}
+
+impl Drop for FabricDomain {
+    /// Endpoints are closed first. Where that takes a NIC's time, memory is let go when it is done.
+    fn drop(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving).into_iter().flat_map(|one| one.paths);
+        let paths: Vec<_> = std::mem::take(&mut self.paths).into_iter().chain(leaving).collect();
+        let around = &mut self.around;
+        let closings = paths.into_iter().filter_map(|path| path.end(around)).collect();
+        let taken = std::mem::take(&mut self.taken).into_values().flat_map(|taken| taken.memory).collect();
+        let (aside, regions) = (around.aside.clone(), std::mem::take(&mut around.regions));
+        Last { closings, aside, regions, taken }.let_go();
     }
 }

@@ -25,6 +25,7 @@
 //! | [`region`] | memory, registered on a rail |
 //! | [`endpoint`] | an endpoint with queues of its own: writes, reads, sends, completions |
 //! | `closing` | an endpoint that is being closed |
+//! | `last` | what is left of a domain that was dropped |
 //! | `machine` | the life of a path; pure |
 //! | `ledger` | immediates, counted at both ends; pure |
 //! | `words` | what the two ends of a path tell each other; pure |
@@ -41,6 +42,7 @@ pub mod endpoint;
 pub mod error;
 pub mod fabric;
 mod lane;
+mod last;
 mod ledger;
 mod machine;
 mod path;

@@ -427,6 +427,12 @@ impl Path {
         self.shut(around);
     }
 
+    /// Its owner is gone: the endpoint, if it is not closed.
+    pub fn end(mut self, around: &mut Around) -> Option<(u32, Closing)> {
+        self.shut(around);
+        self.closing.take().map(|closing| (self.number, closing))
+    }
+
     /// True once the endpoint of a peer that leaves is closed; `overdue`: it is set aside if it is not closed by now.
     pub fn is_left(&mut self, around: &mut Around, now: Nanos, overdue: bool) -> bool {
         let mut acts = Vec::new();

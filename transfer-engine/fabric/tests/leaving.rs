@@ -175,3 +175,20 @@ fn a_path_that_is_made_while_a_region_is_taken_back_takes_none_of_its_keys() {
     let is_over = |two: &mut Two| two.engines[1].domain.deregistered(&region).expect("none is set aside");
     two.until("a region taken back", is_over);
 }
+
+#[test]
+fn memory_of_an_engine_that_is_dropped_stays_until_its_endpoints_are_closed() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let Some(mut two) = two_behind(&[TCP, SECOND], Some(&gate)) else { return };
+    let _ends = under_way(&mut two);
+    let taken = crate::rig::memory(4096);
+    let more = two.engines[1].domain.register(&taken, Rights::ReadWrite).expect("a region");
+    two.engines[1].domain.deregister(&more);
+    let Two { engines: [_sender, receiver], memories: [_, memory], .. } = two;
+    // That it is dropped does not wait for the gate.
+    drop(receiver);
+    let is_kept = || [&memory, &taken].map(|memory| Arc::strong_count(memory) > 1);
+    assert_eq!(is_kept(), [true; 2], "an endpoint is open that may place bytes there");
+    gate.store(true, Ordering::Release);
+    crate::rig::until("all memory back", || is_kept() == [false; 2]);
+}
