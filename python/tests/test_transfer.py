@@ -246,6 +246,23 @@ class Nodes(unittest.TestCase):
         asyncio.run(sends())
         self.assertEqual([self.one.receive(SOON).body[0] for _ in range(8)], list(range(8)))
 
+    def test_more_is_awaited_than_an_executor_has_threads(self):
+        peer = self.two.connect(self.one.listens_at, SOON)
+        back = self.one.next_change(SOON).peer
+        target = np.zeros(PAGE, np.uint8)
+        own = self.two.register(np.ones(PAGE, np.uint8))
+        at = st.Target(self.one.register(target, "write").describe())
+
+        async def writes():
+            for imm in range(64):
+                await self.two.write(peer, own, at, imm=imm)
+
+        async def both():
+            await asyncio.gather(*(self.one.expect(back, imm, timeout=SOON) for imm in range(64)), writes())
+
+        asyncio.run(both())
+        self.assertTrue(target.all())
+
     def test_what_cannot_be_is_told(self):
         with self.assertRaisesRegex(RuntimeError, "this node itself"):
             self.one.connect(self.one.listens_at, 0.3)

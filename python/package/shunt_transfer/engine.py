@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Generator, Sequence
+from contextlib import suppress
+from numbers import Real
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -77,8 +80,34 @@ class _Pending:
             raise TransferError(error[1], error[0], is_quiet)
 
     def __await__(self) -> Generator[Any, None, None]:
-        """As `wait`, in an event loop: a thread of the loop's executor waits."""
-        return asyncio.to_thread(self.wait).__await__()
+        """As `wait`, in an event loop. Any number may be awaited at once: each has a thread that waits for it."""
+        return self._ended().__await__()
+
+    async def _ended(self) -> None:
+        # Not the loop's executor: it has few threads, and each would be taken by one that waits for a later one.
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def tell(error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        def watch() -> None:
+            error: BaseException | None = None
+            try:
+                self.wait()
+            except BaseException as raised:
+                error = raised
+            # The loop may be closed by now.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(tell, error)
+
+        threading.Thread(target=watch, name="shunt transfer await", daemon=True).start()
+        await future
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -141,6 +170,8 @@ def _memory(memory: Any) -> tuple[int, int]:
             raise ValueError(f"memory: expected a tensor on the CPU, got one on {memory.device}")
         if not memory.is_contiguous():
             raise ValueError("memory: expected a contiguous tensor, got one with gaps")
+        if memory.numel() == 0:
+            raise ValueError("memory: expected one byte or more, got none")
         return int(memory.data_ptr()), int(memory.element_size() * memory.numel())
     try:
         array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
@@ -148,6 +179,8 @@ def _memory(memory: Any) -> tuple[int, int]:
         raise TypeError(f"memory: expected {right}, got {checked.shown(memory)}") from None
     if not array.flags.c_contiguous:
         raise ValueError("memory: expected an array in C's order without gaps, got another one")
+    if array.nbytes == 0:
+        raise ValueError("memory: expected one byte or more, got none")
     if not array.flags.writeable:
         raise ValueError("memory: expected memory that can be written to, got memory that can be read alone")
     return int(array.ctypes.data), int(array.nbytes)
@@ -158,6 +191,8 @@ def _typed(
 ) -> tuple[str, str | None, list[str], str | None, float | None]:
     """What carries transfers, as the library takes it."""
     transport = checked.instance(transport, str, "transport", '"rdma", "tcp", "shm" or "libfabric"')
+    if soft_gbps is not None and not (isinstance(soft_gbps, Real) and 0.01 <= soft_gbps <= 800):
+        raise ValueError(f"soft_gbps: expected Gb/s from 0.01 to 800, got {checked.shown(soft_gbps)}")
     if provider is not None:
         provider = checked.instance(provider, str, "provider", 'a provider of libfabric such as "efa"')
     if isinstance(addresses, str):
