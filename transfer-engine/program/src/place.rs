@@ -4,7 +4,9 @@ use crate::options::{NAMES, NicOptions};
 use anyhow::{Result, bail, ensure};
 use shunt::host::error::GpuError;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
-use shunt_transfer::{Place, Source, Wish};
+use shunt::soft_nic::FaultKind;
+use shunt::soft_nic::fault::Fault;
+use shunt_transfer::{NoNode, Place, Source, Transport, Wish};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -21,6 +23,15 @@ pub fn source(options: &NicOptions) -> Result<Source> {
     let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails, soft_gbps })?;
     if let Some(gbps) = options.rail_gbps.filter(|_| source.are_devices()) {
         bail!("--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}");
+    }
+    let is_of_a_port = |fault: &Fault| matches!(fault, Fault::Nic(FaultKind::Down { .. } | FaultKind::Up));
+    if let Some(fault) = options.inject.iter().find(|injection| !is_of_a_port(&injection.fault))
+        && options.transport != Transport::Rdma
+    {
+        bail!(
+            "--inject {fault}: expected down, down=TIME or up of a rail of libfabric, got {}",
+            fault.fault.name()
+        );
     }
     match options.inject.first().filter(|_| !source.fail_on_request()) {
         Some(fault) => bail!(
@@ -41,7 +52,8 @@ pub fn take(program: &str, source: &Source, ends: u32) -> Result<Place> {
         Some(place) => place,
     };
     let met = place.ends();
-    ensure!(met == ends, "processes: expected {ends}, got {met}; use shunt run -n {ends}");
+    let wrong = || NoNode::Refused(format!("processes: expected {ends}, got {met}; use shunt run -n {ends}"));
+    ensure!(met == ends, wrong());
     for line in &place.lines {
         shunt::host::complain!("{program}: {line}");
     }

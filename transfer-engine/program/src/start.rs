@@ -7,7 +7,7 @@ use clap::Parser;
 use shunt_figures::outputs::Outputs;
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
-use shunt_transfer::Source;
+use shunt_transfer::{NoNode, Source};
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -72,7 +72,9 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             shunt::host::complain!("error: {error:#}");
-            ExitCode::from(1)
+            // What was typed or set makes no job, or asks what its transport cannot do.
+            let is_usage = matches!(error.downcast_ref(), Some(NoNode::Refused(_) | NoNode::Job(_)));
+            ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
 }
