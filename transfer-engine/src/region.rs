@@ -219,10 +219,14 @@ impl MrDesc {
         let wrong = |want, met| Err(TransferError::Description { want, met });
         match bytes.first() {
             Some(&VERSION) => {}
-            version => return wrong("version 1", format!("{version:?}")),
+            Some(version) => return wrong("version 1", format!("version {version}")),
+            None => return wrong("version 1", "no bytes".to_owned()),
         }
         let (wire, rest) = match postcard::take_from_bytes::<Wire>(bytes) {
             Ok(read) => read,
+            Err(postcard::Error::DeserializeUnexpectedEnd) => {
+                return wrong("base, length, rights and keys", "bytes that end early".to_owned());
+            }
             Err(error) => return wrong("base, length, rights and keys", error.to_string()),
         };
         if !rest.is_empty() {

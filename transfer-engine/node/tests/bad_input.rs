@@ -154,8 +154,8 @@ const ROWS: [Row; 12] = [
     (
         "description that is cut short",
         cut_description,
-        "Description: a region's description: expected base, length, rights and keys, got Hit the end of buffer, \
-         expected more data; both ends must run the same version",
+        "Description: a region's description: expected base, length, rights and keys, got bytes that end \
+         early; both ends must run the same version",
     ),
     (
         "page beyond the region",
