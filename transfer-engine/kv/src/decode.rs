@@ -69,7 +69,14 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
     while run.decoder.serving() < options.prefill as usize && Instant::now() < until {
         run.step()?;
     }
-    shunt::host::complain!("kv_disagg: decode.{end} begins, {} prefillers serve", run.decoder.serving());
+    let serving = run.decoder.serving();
+    shunt::host::complain!("kv_disagg: decode.{end} begins, {serving} prefillers serve");
+    if serving == 0 {
+        let (want, within) = (options.prefill, options.within());
+        shunt::host::complain!(
+            "kv_disagg: decode.{end}: prefillers: expected {want} within {within:?}, got none"
+        );
+    }
     let planned = Planned::begin(&options.nics.inject, end, &place.nics).map_err(anyhow::Error::msg)?;
     let (begun, before) = (Instant::now(), run.decoder.node().counts()?);
     while Instant::now() < until && (run.asked < options.requests || !run.open.is_empty()) {

@@ -38,8 +38,9 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
             Ok(judged(options, &[part], &Done { clock, ..Done::default() }))
         }
         Role::Prefill => {
-            let text = serde_json::to_string(&prefill::run(options, &place(options, source)?)?)?;
-            Ok(Outcome { text, is_first: true, is_printed: true, status: 0 })
+            let (struck, met) = prefill::run(options, &place(options, source)?)?;
+            let text = serde_json::to_string(&struck)?;
+            Ok(Outcome { text, is_first: true, is_printed: true, status: if met { 0 } else { 1 } })
         }
     }
 }

@@ -19,21 +19,26 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// After so many looks in a row without a decoder it ends. Time would not do: this process may be stopped.
 const ALONE: u32 = 8;
 
-/// Runs a prefiller until no decoder is there any more.
+/// Runs a prefiller until no decoder is there any more. What its faults struck, and whether a decoder ever was.
 ///
 /// # Errors
 /// A NIC refuses.
-pub fn run(options: &Options, place: &Arc<Place>) -> Result<Vec<Struck>> {
+pub fn run(options: &Options, place: &Arc<Place>) -> Result<(Vec<Struck>, bool)> {
     let (end, shape) = (options.end, options.shape());
     let node = Arc::new(Node::open(place, end, options.nics.rails, "127.0.0.1:0")?);
     let memory = heap(Prefiller::bytes(shape, options.pages, options.slots()))?;
     let mut prefiller = Prefiller::new(end, node.clone(), memory.clone(), shape, options.pages)?;
     let planned = Planned::begin(&options.nics.inject, end, &place.nics).map_err(anyhow::Error::msg)?;
-    let (over, mut bytes) = (AtomicBool::new(false), Vec::new());
+    let (over, alone, mut bytes) = (AtomicBool::new(false), AtomicBool::new(false), Vec::new());
     std::thread::scope(|threads| {
         // One that waits for a decoder keeps no other one waiting.
         threads.spawn(|| {
-            Known { decoders: options.connect.clone(), numbers: BTreeMap::new() }.look_on(&node, end, &over);
+            let known =
+                Known { decoders: options.connect.clone(), numbers: BTreeMap::new(), why: String::new() };
+            if let Some(why) = known.look_on(&node, end, &over) {
+                shunt::host::complain!("kv_disagg: end {end}: no decoder was there: {why}");
+                alone.store(true, Ordering::Relaxed);
+            }
         });
         while !over.load(Ordering::Relaxed) {
             let worked =
@@ -46,7 +51,8 @@ pub fn run(options: &Options, place: &Arc<Place>) -> Result<Vec<Struck>> {
         Ok(())
     })?;
     shunt::host::complain!("kv_disagg: end {end} has served {} requests and ends", prefiller.served());
-    planned.struck(&place.nics).map_err(anyhow::Error::msg)
+    let struck = planned.struck(&place.nics).map_err(anyhow::Error::msg)?;
+    Ok((struck, !alone.into_inner()))
 }
 
 fn compute(options: &Options, memory: &shunt::host::gpu::OwnedSpan, job: Job, bytes: &mut Vec<u8>) {
@@ -67,11 +73,14 @@ struct Known {
     decoders: Vec<String>,
     /// `None`: it was connected, and is not any more.
     numbers: BTreeMap<String, Option<u32>>,
+    /// Why the last one that was not there was not.
+    why: String,
 }
 
 impl Known {
-    /// Connects to decoders that are not connected, until it was alone for [`ALONE`] looks.
-    fn look_on(mut self, node: &Node, end: u32, over: &AtomicBool) {
+    /// Connects to decoders that are not connected, until it was alone for [`ALONE`] looks. Why none ever was there,
+    /// if so.
+    fn look_on(mut self, node: &Node, end: u32, over: &AtomicBool) -> Option<String> {
         let mut alone = 0;
         while alone < ALONE && !over.load(Ordering::Relaxed) {
             self.look(node, end);
@@ -79,6 +88,7 @@ impl Known {
             std::thread::sleep(LOOK);
         }
         over.store(true, Ordering::Relaxed);
+        self.numbers.is_empty().then_some(self.why)
     }
 
     fn look(&mut self, node: &Node, end: u32) {
@@ -90,10 +100,13 @@ impl Known {
             }
             let was_there = number.is_some();
             number.into_iter().for_each(|number| *number = None);
-            if let Ok(number) = node.connect(decoder, PATIENCE) {
-                let again = if was_there { " again" } else { "" };
-                shunt::host::complain!("kv_disagg: end {end} is connected to {decoder}{again}");
-                self.numbers.insert(decoder.clone(), Some(number));
+            match node.connect(decoder, PATIENCE) {
+                Ok(number) => {
+                    let again = if was_there { " again" } else { "" };
+                    shunt::host::complain!("kv_disagg: end {end} is connected to {decoder}{again}");
+                    self.numbers.insert(decoder.clone(), Some(number));
+                }
+                Err(error) => self.why = error.to_string(),
             }
         }
     }
