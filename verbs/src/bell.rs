@@ -77,7 +77,7 @@ impl Bell {
         }
         // SAFETY: just made.
         let bell = Self { qp: At(qp), qpn: unsafe { (*qp).qp_num } };
-        let rung = Rung { sleeper, tally: Arc::default() };
+        let rung = Rung { sleeper, tally: Arc::new(Tally::new(bell.qpn)) };
         of.enter_first().join(bell.qpn, Arc::new(rung));
         let mut init = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num, ..Default::default() };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;

@@ -5,12 +5,14 @@
 
 use crate::objects::{At, Context};
 use crate::voice;
-use parking_lot::{Mutex, MutexGuard};
+use core::mem::offset_of;
+use core::ops::Range;
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{IBV_WC_RECV, IBV_WC_SUCCESS, ibv_cq, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
+use shunt_verbs_near::gate::{Gate, Inside};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// `poll_cq` of a provider.
 type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
@@ -24,28 +26,61 @@ struct Lane {
     newest: AtomicU64,
 }
 
+impl Lane {
+    /// Counts so many, of which this is the newest.
+    #[inline(always)]
+    fn add(&self, count: u64, newest: &ibv_wc) {
+        self.newest.store(newest.wr_id, Ordering::Relaxed);
+        // One writer at a time: no read-modify-write is needed.
+        self.count.store(self.count.load(Ordering::Relaxed) + count, Ordering::Release);
+    }
+}
+
 /// Those of both directions: what was sent, and what came.
-#[derive(Default)]
-pub struct Tally([Lane; 2]);
+pub struct Tally {
+    qpn: u32,
+    lanes: [Lane; 2],
+}
+
+/// Opcodes of what came have this bit.
+const fn lane(wc: &ibv_wc) -> usize {
+    (wc.opcode & IBV_WC_RECV != 0) as usize
+}
+
+/// Status and opcode of a completion, as they lie in memory.
+#[inline(always)]
+fn word(wc: &ibv_wc) -> u64 {
+    let row = (&raw const *wc).cast::<u8>().wrapping_add(offset_of!(ibv_wc, status));
+    // SAFETY: both words lie in the completion, one behind the other.
+    unsafe { row.cast::<u64>().read_unaligned() }
+}
+
+/// What a good completion of what was sent has none of.
+const NOT_SENT: u64 = {
+    assert!(offset_of!(ibv_wc, opcode) == offset_of!(ibv_wc, status) + 4 && IBV_WC_SUCCESS == 0);
+    let ([a, b, c, d], [e, f, g, h]) = (u32::MAX.to_ne_bytes(), IBV_WC_RECV.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+};
 
 impl Tally {
+    /// Of a queue pair of this number.
+    pub fn new(qpn: u32) -> Self {
+        Self { qpn, lanes: Default::default() }
+    }
+
     /// Counts one. Its completion queue was entered.
-    #[inline]
     fn add(&self, wc: &ibv_wc) {
-        let lane = &self.0[usize::from(wc.opcode & IBV_WC_RECV != 0)];
-        lane.newest.store(wc.wr_id, Ordering::Relaxed);
-        // One writer at a time: no read-modify-write is needed.
-        lane.count.store(lane.count.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.lanes[lane(wc)].add(1, wc);
     }
 
     /// Completions so far: of what was sent, and of what came.
     pub fn counts(&self) -> [u64; 2] {
-        [0, 1].map(|at| self.0[at].count.load(Ordering::Acquire))
+        [0, 1].map(|at| self.lanes[at].count.load(Ordering::Acquire))
     }
 
     /// The program's number for the newest of a lane, whose completion queue was entered.
     pub fn newest(&self, lane: usize) -> u64 {
-        self.0[lane].newest.load(Ordering::Acquire)
+        self.lanes[lane].newest.load(Ordering::Acquire)
     }
 }
 
@@ -87,17 +122,25 @@ pub struct Completions {
     /// Protected queue pairs by number.
     members: FxHashMap<u32, Arc<dyn Member>>,
     near: [(u32, Arc<Tally>); NEAR],
+    /// Whose requests were counted last: a tally that is in `near`, or `nobody`.
+    last: AtomicPtr<Tally>,
+    nobody: Arc<Tally>,
+    /// Where the program wants completions, while the provider writes them.
+    pub to: At<ibv_wc>,
 }
 
 impl Completions {
     fn new() -> Self {
-        let nothing = Arc::<Tally>::default();
-        let near = std::array::from_fn(|_| (NO_ONE, nothing.clone()));
-        Self { ready: VecDeque::new(), fresh: false, members: FxHashMap::default(), near }
+        let nobody = Arc::new(Tally::new(NO_ONE));
+        let near = std::array::from_fn(|_| (NO_ONE, nobody.clone()));
+        let last = AtomicPtr::new(Arc::as_ptr(&nobody).cast_mut());
+        let (ready, members, to) = (VecDeque::new(), FxHashMap::default(), At::default());
+        Self { ready, fresh: false, members, near, last, nobody, to }
     }
 
     /// Completions of this queue pair come here from now on.
     pub fn join(&mut self, qpn: u32, member: Arc<dyn Member>) {
+        self.forget_last();
         if member.is_counted() {
             self.near[qpn as usize % NEAR] = (qpn, member.tally().clone());
         }
@@ -106,6 +149,7 @@ impl Completions {
 
     /// None of it does any more.
     pub fn leave(&mut self, qpn: u32) {
+        self.forget_last();
         self.members.remove(&qpn);
         let near = &mut self.near[qpn as usize % NEAR];
         if near.0 == qpn {
@@ -113,18 +157,67 @@ impl Completions {
         }
     }
 
+    fn forget_last(&mut self) {
+        *self.last.get_mut() = Arc::as_ptr(&self.nobody).cast_mut();
+    }
+
+    /// Counts a completion if it is good, and of a request of the queue pair that was counted last.
+    #[inline(always)]
+    pub fn count_like_last(&self, wc: &ibv_wc) -> bool {
+        // SAFETY: `near` and `nobody` keep it, and whoever changes those changes this.
+        let tally = unsafe { &*self.last.load(Ordering::Relaxed) };
+        let is_like = wc.qp_num == tally.qpn && word(wc) & NOT_SENT == 0;
+        if is_like {
+            tally.lanes[0].add(1, wc);
+        }
+        is_like
+    }
+
+    /// The same of several: all of them, or none.
+    #[inline(always)]
+    pub fn count_all_like_last(&self, wcs: &[ibv_wc]) -> bool {
+        // SAFETY: as above.
+        let tally = unsafe { &*self.last.load(Ordering::Relaxed) };
+        let qpn = tally.qpn;
+        let Range { start: mut at, end } = wcs.as_ptr_range();
+        // By hand: what the compiler makes of `all` looks at one more word of each.
+        while at != end {
+            // SAFETY: one of them.
+            let wc = unsafe { &*at };
+            if wc.qp_num != qpn {
+                return false;
+            }
+            if word(wc) & NOT_SENT != 0 {
+                return false;
+            }
+            at = at.wrapping_add(1);
+        }
+        if let [.., newest] = wcs {
+            tally.lanes[0].add(wcs.len() as u64, newest);
+        }
+        true
+    }
+
     /// Counts good completions of queue pairs that are on their own: how many there are before the first that is
     /// something else.
-    #[inline]
-    pub fn count(&self, wcs: &[ibv_wc]) -> usize {
-        for (at, wc) in wcs.iter().enumerate() {
-            let (qpn, tally) = &self.near[wc.qp_num as usize % NEAR];
-            if *qpn != wc.qp_num || wc.status != IBV_WC_SUCCESS {
-                return at;
+    pub fn count(&mut self, wcs: &[ibv_wc]) -> usize {
+        let mut at = 0;
+        while at < wcs.len() {
+            let first = &wcs[at];
+            let (qpn, tally) = &self.near[first.qp_num as usize % NEAR];
+            let is_like = |wc: &&ibv_wc| {
+                let same = wc.qp_num == *qpn && lane(wc) == lane(first);
+                same && wc.status == IBV_WC_SUCCESS
+            };
+            let run = wcs[at..].iter().take_while(is_like).count();
+            if run == 0 {
+                break;
             }
-            tally.add(wc);
+            at += run;
+            tally.lanes[lane(first)].add(run as u64, &wcs[at - 1]);
+            self.last.store(Arc::as_ptr(tally).cast_mut(), Ordering::Relaxed);
         }
-        wcs.len()
+        at
     }
 
     /// A completion of any kind: whether the program gets it.
@@ -148,8 +241,11 @@ impl Completions {
     }
 }
 
-/// A completion queue of the program.
+/// A completion queue of the program. What each poll looks at comes first.
+#[repr(C)]
 pub struct CompletionQueue {
+    /// Shut once completions may come from elsewhere than the program's own queue.
+    completions: Gate<Completions>,
     /// Its address.
     pub raw: At<ibv_cq>,
     /// Where it was made.
@@ -162,18 +258,15 @@ pub struct CompletionQueue {
     pub wakes: bool,
     /// The program has read it entry by entry.
     by_entry: AtomicBool,
-    /// Completions do not come from the program's own queue alone, or others than the program want the lock: so many.
-    special: AtomicU32,
-    completions: Mutex<Completions>,
 }
 
 impl CompletionQueue {
     /// One that was made.
     pub fn new(raw: At<ibv_cq>, context: Arc<Context>, wakes: bool) -> Self {
-        let (special, poll) = (AtomicU32::new(0), context.ops.poll_cq.unwrap_or(no_poll));
-        let completions = Mutex::new(Completions::new());
+        let poll = context.ops.poll_cq.unwrap_or(no_poll);
+        let completions = Gate::new(Completions::new());
         let (start_poll, by_entry) = (None, AtomicBool::new(false));
-        Self { raw, context, poll, start_poll, wakes, by_entry, special, completions }
+        Self { raw, context, poll, start_poll, wakes, by_entry, completions }
     }
 
     /// The program reads it entry by entry: nobody of it is protected from now on.
@@ -191,41 +284,31 @@ impl CompletionQueue {
     }
 
     /// The program's way in while all is well; none otherwise.
-    #[inline]
-    pub fn enter_straight(&self) -> Option<MutexGuard<'_, Completions>> {
-        let guard = self.completions.lock();
-        (self.special.load(Ordering::Acquire) == 0).then_some(guard)
+    #[inline(always)]
+    pub fn enter_straight(&self) -> Option<Inside<'_, Completions>> {
+        self.completions.pass()
     }
 
     /// The program's way in: whoever else wants in goes first.
-    pub fn enter(&self) -> MutexGuard<'_, Completions> {
-        while self.special.load(Ordering::Acquire) & !MOVED > 0 {
-            std::thread::yield_now();
-        }
-        self.completions.lock()
+    pub fn enter(&self) -> Inside<'_, Completions> {
+        self.completions.wait()
     }
 
     /// The agent's way in.
-    pub fn enter_first(&self) -> MutexGuard<'_, Completions> {
-        self.special.fetch_add(1, Ordering::AcqRel);
-        let guard = self.completions.lock();
-        self.special.fetch_sub(1, Ordering::AcqRel);
-        guard
+    pub fn enter_first(&self) -> Inside<'_, Completions> {
+        self.completions.enter_first()
     }
 
     /// From now on completions may wait here, or come from elsewhere.
     pub fn mark_moved(&self) {
-        self.special.fetch_or(MOVED, Ordering::AcqRel);
+        self.completions.set_shut(true);
     }
 
     /// See [`CompletionQueue::mark_moved`].
     pub fn has_moved(&self) -> bool {
-        self.special.load(Ordering::Acquire) & MOVED != 0
+        self.completions.is_shut()
     }
 }
-
-/// Set once completions may come from elsewhere.
-const MOVED: u32 = 1 << 31;
 
 /// For a provider that has none.
 unsafe extern "C" fn no_poll(_: *mut ibv_cq, _: i32, _: *mut ibv_wc) -> i32 {

@@ -1,9 +1,10 @@
 //! What stands between an unmodified verbs program and libibverbs, so that its reliable connections outlive a NIC.
 //!
-//! * Pure: [`request`], [`record`] and [`ring`] (how one is kept), [`send_queue`] (the journal, and the cut),
+//! * Pure: [`request`], [`record`] and [`shapes`] (how one is kept), [`send_queue`] (the journal, and the cut),
 //!   [`receive_queue`], [`policy`], [`batch`], [`chain`], [`words`], [`port_events`] (what a program is not told).
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
-//!   [`shared_receive`], [`registry`], [`near`]; what it calls: [`hooks`], [`real`], [`work_request`].
+//!   [`shared_receive`], [`registry`]; what it calls: [`hooks`], [`real`], [`work_request`]. The lock and the memory of
+//!   what each call looks at are a package of their own, `shunt-verbs-near`.
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
 //!   that wakes it: [`bell`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
@@ -21,7 +22,6 @@ pub mod chain;
 pub mod completions;
 pub mod endpoint;
 pub mod hooks;
-pub mod near;
 pub mod objects;
 pub mod pair_state;
 pub mod policy;
@@ -32,9 +32,9 @@ pub mod receive_queue;
 pub mod record;
 pub mod registry;
 pub mod request;
-pub mod ring;
 pub mod send_queue;
 pub mod settings;
+pub mod shapes;
 pub mod shared_receive;
 pub mod spare;
 pub mod status;

@@ -22,6 +22,12 @@ impl<T> Clone for At<T> {
 
 impl<T> Copy for At<T> {}
 
+impl<T> Default for At<T> {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
 // SAFETY: objects of libibverbs may be used from any thread; who dereferences the address vouches for its life.
 unsafe impl<T> Send for At<T> {}
 // SAFETY: as above.

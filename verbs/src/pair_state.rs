@@ -1,12 +1,13 @@
 //! What changes of a queue pair: where its two directions run, and what has not completed.
 
 use crate::completions::{Goes, Tally};
+use crate::objects::At;
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
 use crate::spare::{Keys, Spare};
 use crate::voice::is_the_programs;
-use parking_lot::MutexGuard;
-use shunt_mlx5_sys::{IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_wc};
+use shunt_mlx5_sys::{IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_send_wr, ibv_wc};
+use shunt_verbs_near::gate::Inside;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, RwLock};
 
@@ -114,14 +115,14 @@ pub struct State {
     pub switches: u32,
     /// Requests that were posted again.
     pub replayed: u64,
-    /// Requests go straight to the program's own queue pair, receives as well: kept by [`Held`].
-    pub(crate) straight: [bool; 2],
+    /// What the program posts, while the provider takes it: the list, and where it wants to know what was not taken.
+    pub(crate) asked: (At<ibv_send_wr>, At<*mut ibv_send_wr>),
     /// Of the tally, what the journal knows.
     pub(crate) settled: [u64; 2],
 }
 
 /// The state of a queue pair, up to date, for who may change it.
-pub struct Held<'a>(pub(crate) MutexGuard<'a, State>);
+pub struct Held<'a>(pub(crate) Inside<'a, State>);
 
 impl Deref for Held<'_> {
     type Target = State;
@@ -139,9 +140,8 @@ impl DerefMut for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let state = &mut self.0;
-        let receives = state.passing.is_none() && state.recv_on.is_own() && !state.lost;
-        state.straight = [state.goes_straight(), receives];
+        let straight = self.0.goes_straight();
+        self.0.sends.set_open(straight);
     }
 }
 
@@ -190,6 +190,13 @@ impl State {
         self.passing.map(|why| (why, false)).or(self.stopped.map(|why| (why, true)))
     }
 
+    /// Who has just come in sees what was posted straight to the program's own queue pair: its NIC has taken it.
+    pub(crate) fn caught_up(&mut self) {
+        if self.goes_straight() {
+            self.sends.all_given();
+        }
+    }
+
     /// Tells the journals what was counted since.
     pub(crate) fn settle(&mut self, tally: &Tally) {
         let counts = tally.counts();
@@ -211,6 +218,11 @@ impl State {
     /// Requests go straight to the program's own queue pair.
     pub const fn goes_straight(&self) -> bool {
         self.passing.is_none() && self.send_on.is_own() && !self.closed && !self.lost
+    }
+
+    /// Receives go there.
+    pub const fn receives_straight(&self) -> bool {
+        self.passing.is_none() && self.recv_on.is_own() && !self.lost
     }
 
     /// True while everything is on the program's own queue pair and nothing is being moved.

@@ -12,19 +12,22 @@ use crate::settings::settings;
 use crate::shared_receive::{SharedQueue, Taker};
 use crate::spare::Spare;
 use crate::voice::{self, is_the_programs};
-use parking_lot::{Mutex as Lock, MutexGuard};
+use parking_lot::Mutex as Lock;
 use shunt_mlx5_sys::{
     IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
     IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_cap,
     ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
+use shunt_verbs_near::gate::{Gate, Inside};
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// A reliable queue pair of the program.
+/// A reliable queue pair of the program. What each post looks at comes first.
+#[repr(C)]
 pub struct QueuePair {
+    state: Gate<State>,
     /// Its number here: not used again.
     pub id: u64,
     /// Its address, while the program has it.
@@ -62,7 +65,6 @@ pub struct QueuePair {
     /// Who is told of it; none: this process's agent.
     pub keeper: OnceLock<Arc<dyn Keeper>>,
     tally: Arc<Tally>,
-    state: Lock<State>,
 }
 
 /// Who is told of what the program does with its queue pairs.
@@ -109,7 +111,6 @@ impl QueuePair {
         let state = State {
             sends: SendQueue::new(settings().policy, all_signaled, cap.max_send_wr as usize),
             receives: ReceiveQueue::new(cap.max_recv_wr as usize),
-            straight: [true; 2],
             ..State::default()
         };
         let post_send = context.ops.post_send.unwrap_or(no_post_send);
@@ -133,14 +134,15 @@ impl QueuePair {
             post_send,
             post_recv,
             keeper: OnceLock::new(),
-            tally: Arc::default(),
-            state: Lock::new(state),
+            tally: Arc::new(Tally::new(qpn)),
+            state: Gate::new(state),
         }
     }
 
     /// Its state.
     pub fn state(&self) -> Held<'_> {
-        let mut state = self.state.lock();
+        let mut state = self.state.enter_first();
+        state.caught_up();
         state.settle(&self.tally);
         Held(state)
     }
@@ -170,18 +172,30 @@ impl QueuePair {
         }
     }
 
-    /// Its state for who only posts to the program's own queue pair: not up to date. None if requests do not go there.
-    #[inline]
-    pub fn straight_sends(&self) -> Option<MutexGuard<'_, State>> {
-        let state = self.state.lock();
-        state.straight[0].then_some(state)
+    /// Its state, not up to date, for who posts requests that are [`SendQueue::usual`]: none is while requests do not
+    /// go straight to the program's own queue pair. None if somebody else is there.
+    #[inline(always)]
+    pub fn try_state(&self) -> Option<Inside<'_, State>> {
+        self.state.take()
+    }
+
+    /// The same after all others, for any request.
+    pub fn wait_state(&self) -> Inside<'_, State> {
+        self.state.wait()
+    }
+
+    /// Its state for who posts to the program's own queue pair: not up to date. None if requests do not go there.
+    pub fn straight_sends(&self) -> Option<Inside<'_, State>> {
+        let mut state = self.state.wait();
+        state.goes_straight().then(|| state.caught_up())?;
+        Some(state)
     }
 
     /// The same of receives.
     #[inline]
-    pub fn straight_receives(&self) -> Option<MutexGuard<'_, State>> {
-        let state = self.state.lock();
-        state.straight[1].then_some(state)
+    pub fn straight_receives(&self) -> Option<Inside<'_, State>> {
+        let state = self.state.take().unwrap_or_else(|| self.state.wait());
+        state.receives_straight().then_some(state)
     }
 
     /// Makes room in the journals: first by what is complete.

@@ -1,7 +1,7 @@
 //! Buffers that a program has posted and that no message has come into. Pure.
 
 use crate::request::{Piece, Receive};
-use crate::ring::Ring;
+use shunt_verbs_near::ring::Ring;
 
 /// A buffer, or several.
 #[derive(Clone, Debug, Default)]

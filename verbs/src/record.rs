@@ -55,6 +55,60 @@ pub struct Beside {
     pub pieces: Vec<Piece>,
     /// Inline data.
     pub bytes: Vec<u8>,
+    /// Of an atomic, what [`Slot`] has no room for.
+    pub target: [u64; 4],
+}
+
+/// What differs from one request to the next, as a rule: a record without its [`Shape`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot {
+    /// The program's number for it.
+    pub wr_id: u64,
+    /// Immediate data; the other end's address, in two parts as they lie in memory; its key.
+    pub tail: [u32; 4],
+    /// The first buffer.
+    pub first: Piece,
+}
+
+/// What is the same of many requests in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Buffers.
+    pub count: i32,
+    /// What it does, by libibverbs.
+    pub opcode: u32,
+    /// How, by libibverbs.
+    pub flags: u32,
+}
+
+impl Shape {
+    /// All that such a request says has room in a slot.
+    #[inline]
+    pub const fn is_plain(self) -> bool {
+        is_plain(self.count, self.opcode, self.flags)
+    }
+
+    /// Opcode and flags as they lie in memory.
+    pub const fn word(self) -> u64 {
+        let ([a, b, c, d], [e, f, g, h]) = (self.opcode.to_ne_bytes(), self.flags.to_ne_bytes());
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// Such a request changes a word and answers.
+    pub const fn is_atomic(self) -> bool {
+        is_of(self.opcode, ATOMIC)
+    }
+
+    /// Such a request consumes a receive of the other end.
+    pub const fn is_two_sided(self) -> bool {
+        is_of(self.opcode, TWO_SIDED)
+    }
+
+    /// The program wants a completion of such a request.
+    pub const fn is_signaled(self) -> bool {
+        self.flags & IBV_SEND_SIGNALED != 0
+    }
 }
 
 const fn is_of(opcode: u32, set: u32) -> bool {
@@ -132,16 +186,38 @@ impl Record {
         is_of(self.words.opcode, TWO_SIDED)
     }
 
-    /// 1 if it consumes a receive of the other end, else 0. It is known.
-    #[inline]
-    pub const fn two_sided(&self) -> u32 {
-        TWO_SIDED.unbounded_shr(self.words.opcode) & 1
+    /// What is the same of many.
+    pub const fn shape(&self) -> Shape {
+        Shape { count: self.words.count, opcode: self.words.opcode, flags: self.words.flags }
     }
 
-    /// 1 if the program wants a completion, else 0.
-    #[inline]
-    pub const fn signaled(&self) -> u32 {
-        (self.words.flags & IBV_SEND_SIGNALED) / IBV_SEND_SIGNALED
+    /// The rest, but for what an atomic needs.
+    pub const fn slot(&self) -> Slot {
+        let [remote, key, ..] = self.words.target;
+        let ([a, b, c, d, e, f, g, h], [i, j, k, l, ..]) = (remote.to_ne_bytes(), key.to_ne_bytes());
+        let tail = [
+            self.words.immediate,
+            u32::from_ne_bytes([a, b, c, d]),
+            u32::from_ne_bytes([e, f, g, h]),
+            u32::from_ne_bytes([i, j, k, l]),
+        ];
+        Slot { wr_id: self.wr_id, tail, first: self.first }
+    }
+
+    /// The whole of both; `target` is that of an atomic.
+    pub fn whole(shape: Shape, slot: &Slot, target: Option<[u64; 4]>) -> Self {
+        let [immediate, low, high, key] = slot.tail;
+        let of = |low: u32, high: u32| {
+            let ([a, b, c, d], [e, f, g, h]) = (low.to_ne_bytes(), high.to_ne_bytes());
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        let target = target.unwrap_or([of(low, high), of(key, 0), 0, 0]);
+        let Shape { count, opcode, flags } = shape;
+        Self {
+            wr_id: slot.wr_id,
+            words: Words { count, opcode, flags, immediate, target },
+            first: slot.first,
+        }
     }
 
     /// The program wants a completion.
@@ -190,16 +266,19 @@ mod tests {
             Kind::FetchAdd(9),
             Kind::CompareSwap(10, 11),
         ];
-        let beside = Beside { pieces: vec![Piece::default(); 2], bytes: vec![1, 2] };
+        let beside = Beside { pieces: vec![Piece::default(); 2], bytes: vec![1, 2], target: [0; 4] };
         for kind in kinds {
             let mut record = Record::new(3, kind, (0x1000, 0x55));
             record.words.flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED;
+            let target = kind.is_atomic().then_some(record.words.target);
+            let record = Record::whole(record.shape(), &record.slot(), target);
             let read = record.request(Some(&beside)).unwrap();
             assert_eq!((read.kind, read.wr_id, read.signaled, read.fence), (kind, 3, true, true));
             assert!(matches!(kind, Kind::Send(_)) || (read.remote, read.rkey) == (0x1000, 0x55), "{kind:?}");
             assert_eq!(read.data, Data::Pieces(beside.pieces.clone()));
             assert_eq!((record.is_two_sided(), record.is_atomic()), (kind.is_two_sided(), kind.is_atomic()));
             assert!(!record.is_plain(), "no buffer");
+            let mut record = record;
             record.words.count = 1;
             assert_eq!(record.is_plain(), !kind.is_atomic());
             record.words.flags = IBV_SEND_INLINE;

@@ -1,12 +1,12 @@
 //! The program's objects by their addresses.
 
 use crate::completions::CompletionQueue;
-use crate::near::Near;
 use crate::objects::{Context, Domain};
 use crate::queue_pair::QueuePair;
 use crate::shared_receive::SharedQueue;
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{ibv_context, ibv_cq, ibv_qp, ibv_srq};
+use shunt_verbs_near::table::Near;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Everything that is known, by address. The program chooses no key: a cheap hash.
@@ -76,24 +76,32 @@ impl Objects {
     }
 }
 
-/// The queue pair at an address, if it is protected and has its place; [`pair`] finds others.
+/// What is done with the queue pair at an address if it is protected and has its place, or else: [`pair`] finds others.
 ///
 /// # Safety
-/// The program has it as long as the answer is used.
-#[inline]
-pub unsafe fn near_pair<'a>(at: *mut ibv_qp) -> Option<&'a QueuePair> {
-    // SAFETY: who destroys it removes it, and by the caller does not while the answer is used.
-    unsafe { PAIRS.find(at.addr()) }
+/// The program has it as long as what is done lasts, and its answer.
+#[inline(always)]
+pub unsafe fn near_pair<'a, R>(
+    at: *mut ibv_qp,
+    here: impl FnOnce(&'a QueuePair) -> R,
+    far: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: who destroys it removes it, and by the caller does not while it is used.
+    unsafe { PAIRS.find(at.addr(), here, far) }
 }
 
 /// The same of completion queues and [`queue`].
 ///
 /// # Safety
 /// As above.
-#[inline]
-pub unsafe fn near_queue<'a>(at: *mut ibv_cq) -> Option<&'a CompletionQueue> {
+#[inline(always)]
+pub unsafe fn near_queue<'a, R>(
+    at: *mut ibv_cq,
+    here: impl FnOnce(&'a CompletionQueue) -> R,
+    far: impl FnOnce() -> R,
+) -> R {
     // SAFETY: as above.
-    unsafe { QUEUES.find(at.addr()) }
+    unsafe { QUEUES.find(at.addr(), here, far) }
 }
 
 static OBJECTS: RwLock<Option<Objects>> = RwLock::new(None);

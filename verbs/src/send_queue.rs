@@ -10,10 +10,12 @@
 //! as done.
 
 use crate::policy::{Answers, Policy, Rule};
-use crate::record::{Beside, Record};
+use crate::record::{Beside, Record, Slot};
 use crate::request::{Kind, Request};
-use crate::ring::Ring;
+use crate::shapes::Shapes;
 use shunt_layout::mutant::Mutant;
+use shunt_verbs_near::ring::Ring;
+use shunt_verbs_near::row::{Cursor, Row};
 
 /// Counts of a queue pair have so many bits.
 const MASK: u64 = 0xff_ffff;
@@ -35,17 +37,16 @@ pub struct SendQueue {
     all_signaled: bool,
     /// The program has posted an atomic.
     atomics: bool,
-    records: Ring<Record>,
-    /// What records have no room for, by the same numbers; none before the first that needs it.
+    /// What differs from one request to the next. It knows the number that the next entry gets.
+    slots: Row<Slot>,
+    /// What is the same of many.
+    shapes: Shapes,
+    /// What slots have no room for, by the same numbers; none before the first that needs it.
     beside: Ring<Beside>,
     /// Number of the oldest entry.
     first: u64,
     /// Number of the next that is to be given to a NIC.
     next: u64,
-    /// Number that the next entry gets.
-    end: u64,
-    /// The first number that there is no room for, as it was when room was made last.
-    limit: u64,
     /// The other end has executed all before this number.
     executed: u64,
     /// A NIC had been given all before this number when it was left.
@@ -63,7 +64,7 @@ pub struct Impossible;
 impl SendQueue {
     /// An empty one, for so many requests at first.
     pub fn new(policy: Policy, all_signaled: bool, depth: usize) -> Self {
-        Self { policy, all_signaled, records: Ring::new(depth), beside: Ring::new(depth), ..Self::default() }
+        Self { policy, all_signaled, slots: Row::new(depth), beside: Ring::new(depth), ..Self::default() }
     }
 
     /// True once the program has posted an atomic.
@@ -87,18 +88,25 @@ impl SendQueue {
             Rule::Exact => number < self.executed && self.policy.answers == Answers::Needed,
             Rule::Paper => number < self.tried,
         };
-        lost && self.records.get(number).is_atomic()
+        lost && self.record(number).is_atomic()
+    }
+
+    /// The entry of a number.
+    fn record(&self, number: u64) -> Record {
+        let shape = self.shapes.at(number);
+        let target = (shape.is_atomic() && self.beside.room() > 0).then(|| self.beside.get(number).target);
+        Record::whole(shape, &self.slots.get(number), target)
     }
 
     /// The other end has executed it, and that counts.
     fn is_known_done(&self, number: u64) -> bool {
-        let again = Mutant::LostAnswerRepeated.on() && self.records.get(number).is_atomic();
+        let again = Mutant::LostAnswerRepeated.on() && self.record(number).is_atomic();
         number < self.executed && (self.policy.rule == Rule::Exact && !again || !self.is_repeated(number))
     }
 
     /// If the other end has executed it, it is posted again whole.
     fn is_repeated(&self, number: u64) -> bool {
-        let record = self.records.get(number);
+        let record = self.record(number);
         match self.policy.rule {
             Rule::Exact if Mutant::LostAnswerRepeated.on() => record.is_read() || record.is_atomic(),
             Rule::Exact => record.is_read() && !Mutant::ReadNotRepeated.on(),
@@ -118,17 +126,17 @@ impl SendQueue {
 
     /// Number that the next request of the program gets.
     pub const fn end(&self) -> u64 {
-        self.end
+        self.slots.end()
     }
 
     /// Requests that are not complete, as far as the program can know.
     pub const fn len(&self) -> usize {
-        (self.end - self.first) as usize
+        (self.end() - self.first) as usize
     }
 
     /// True if every request is complete.
     pub const fn is_empty(&self) -> bool {
-        self.end == self.first
+        self.end() == self.first
     }
 
     /// Messages so far that consumed a receive of the other end.
@@ -141,70 +149,103 @@ impl SendQueue {
         self.newest_done
     }
 
-    /// True if there is room for the next request. If not, there may be after [`SendQueue::make_room`] without more
-    /// memory.
-    #[inline]
-    pub const fn has_room(&self) -> bool {
-        self.end != self.limit
+    /// True if the next request needs room, though there may be more without memory being made.
+    pub fn is_full(&mut self) -> bool {
+        !self.slots.cursor().has_room()
     }
 
-    /// Makes room.
+    /// Makes room for the next request.
     #[cold]
     pub fn make_room(&mut self) {
-        if self.end - self.first == self.records.room() {
-            self.records.grow(self.first, self.end);
+        let end = self.end();
+        if end - self.first == self.slots.room() {
+            self.slots.grow(self.first);
             if self.beside.room() > 0 {
-                self.beside.grow(self.first, self.end);
+                self.beside.grow(self.first, end);
             }
         }
-        self.limit = self.first + self.records.room();
+        self.slots.go_to(end, self.first);
     }
 
-    /// The program posts one that is plain: where it goes. There is room.
-    #[inline]
-    pub fn push_plain(&mut self) -> &mut Record {
-        self.end += 1;
-        self.records.get_mut(self.end - 1)
+    /// Requests go straight to the program's own queue pair: only then one may be [`SendQueue::usual`].
+    pub fn set_open(&mut self, open: bool) {
+        self.shapes.set_open(open);
+    }
+
+    /// What [`crate::work_request::word`] gives of a request that is like the newest, if it has one buffer.
+    #[inline(always)]
+    pub const fn usual(&self) -> u64 {
+        self.shapes.usual()
+    }
+
+    /// Where the program posts requests that are like the newest, while there is room.
+    #[inline(always)]
+    pub const fn cursor(&mut self) -> Cursor<'_, Slot> {
+        self.slots.cursor()
     }
 
     /// The program posts one; `fill` says what is beside it.
     pub fn push(&mut self, record: Record, fill: impl FnOnce(&mut Beside)) {
-        self.make_room();
+        let end = self.end();
         if !record.is_plain() {
-            while self.beside.room() < self.records.room() {
-                self.beside.grow(self.first, self.end);
+            if self.beside.room() == 0 || end - self.first == self.slots.room() {
+                self.make_room();
             }
-            fill(self.beside.get_mut(self.end));
+            while self.beside.room() < self.slots.room() {
+                self.beside.grow(self.first, end);
+            }
+            let beside = self.beside.get_mut(end);
+            fill(beside);
+            beside.target = record.words.target;
         }
         self.atomics |= record.is_atomic();
-        *self.push_plain() = record;
+        self.shapes.next(end, record.shape());
+        let slot = record.slot();
+        if !self.put(&slot) {
+            self.make_room();
+            self.put(&slot);
+        }
+    }
+
+    fn put(&mut self, slot: &Slot) -> bool {
+        let mut cursor = self.slots.cursor();
+        let put = cursor.put(|to| *to = *slot);
+        cursor.keep();
+        put
+    }
+
+    /// The newest ones, so many, were not taken.
+    pub fn not_taken(&mut self, count: u64) {
+        self.next = self.end() - count.min(self.end() - self.first);
+        self.take_back();
     }
 
     /// Takes back what no NIC has got.
-    pub const fn take_back(&mut self) {
-        self.end = self.next;
+    pub fn take_back(&mut self) {
+        self.shapes.take_back(self.next);
+        self.slots.go_to(self.next, self.first);
     }
 
     /// The next request that a NIC is to get, and whether the other end has executed it. None goes past an atomic whose
     /// answer is lost and needed.
     pub fn peek(&self) -> Option<(Request, bool)> {
         let number = self.next;
-        if number >= self.end || self.stands_at(number) {
+        if number >= self.end() || self.stands_at(number) {
             return None;
         }
         let beside = (self.beside.room() > 0).then(|| self.beside.get(number));
-        Some((self.records.get(number).request(beside)?, self.is_known_done(number)))
+        Some((self.record(number).request(beside)?, self.is_known_done(number)))
     }
 
     /// NICs have taken so many more.
     pub fn given(&mut self, count: u64) {
-        self.next = (self.next + count).min(self.end);
+        self.next = (self.next + count).min(self.end());
     }
 
     /// They have taken all.
     #[inline]
     pub const fn all_given(&mut self) {
-        self.next = self.end;
+        self.next = self.end();
     }
 
     fn is_signaled(&self, record: &Record) -> bool {
@@ -212,7 +253,7 @@ impl SendQueue {
     }
 
     fn pop(&mut self) -> Record {
-        let record = *self.records.get(self.first);
+        let record = self.record(self.first);
         self.two_sided += u64::from(self.first >= self.executed && record.is_two_sided());
         self.first += 1;
         self.next = self.next.max(self.first);
@@ -230,18 +271,21 @@ impl SendQueue {
     /// # Errors
     /// So many were not given to it.
     pub fn signaled_done(&mut self, mut count: u64) -> Result<(), Impossible> {
-        let (mut first, mut two_sided, mut newest) = (self.first, 0, self.newest_done);
-        while count > 0 && first < self.next {
-            // The last one that counts is never passed: no more are looked at than are wanted.
-            let run = self.records.run(first, count.min(self.next - first));
-            let every = u32::from(self.all_signaled);
-            let signaled: u64 = run.iter().map(|record| u64::from(record.signaled() | every)).sum();
-            two_sided += run.iter().map(|record| u64::from(record.two_sided())).sum::<u64>();
-            if signaled == count {
-                newest = run.last().map_or(newest, |record| record.wr_id);
+        let (mut first, mut two_sided, mut newest) = (self.first, 0, None);
+        for (shape, end) in self.shapes.runs() {
+            let run = end.min(self.next).saturating_sub(first);
+            // What comes behind the last one that counts is not passed.
+            let signaled = shape.is_signaled() || self.all_signaled;
+            let passed = if count == 0 || signaled { run.min(count) } else { run };
+            first += passed;
+            two_sided += if shape.is_two_sided() { passed } else { 0 };
+            if signaled && passed > 0 {
+                count -= passed;
+                newest = Some(first - 1);
             }
-            (first, count) = (first + run.len() as u64, count - signaled);
         }
+        let newest = newest.map_or(self.newest_done, |number| self.slots.get(number).wr_id);
+        self.shapes.forget(first);
         // Nothing is cut while the program's own queue pair completes requests, so none of these was counted.
         (self.first, self.newest_done) = (first, newest);
         self.two_sided += two_sided;
@@ -256,12 +300,14 @@ impl SendQueue {
         if number < self.first || number >= self.next {
             return Err(Impossible);
         }
-        Ok((self.first..=number).filter_map(|_| self.pop_done()).collect())
+        let done = (self.first..=number).filter_map(|_| self.pop_done()).collect();
+        self.shapes.forget(self.first);
+        Ok(done)
     }
 
     /// The program's number for the request of this number, if that is not complete.
     pub fn wr_id(&self, number: u64) -> Option<u64> {
-        (self.first..self.end).contains(&number).then(|| self.records.get(number).wr_id)
+        (self.first..self.end()).contains(&number).then(|| self.slots.get(number).wr_id)
     }
 
     /// The peer executed `executed` messages (24 bits) of a queue pair on which request `first_number` had index
@@ -288,7 +334,7 @@ impl SendQueue {
             () => {}
         }
         for number in self.first.max(self.executed)..cut {
-            let counts = self.records.get(number).is_two_sided() && !Mutant::CutUncounted.on();
+            let counts = self.record(number).is_two_sided() && !Mutant::CutUncounted.on();
             self.two_sided += u64::from(counts);
         }
         self.executed = self.executed.max(cut);
@@ -298,13 +344,16 @@ impl SendQueue {
         while self.first < self.executed && !self.is_repeated(self.first) && !self.stands_at(self.first) {
             seen.extend(self.pop_done());
         }
+        self.shapes.forget(self.first);
         Ok(seen)
     }
 
     /// Gives everything up: numbers of the requests that were not complete, in order.
     pub fn give_up(&mut self) -> Vec<u64> {
-        let ids = (self.first..self.end).map(|number| self.records.get(number).wr_id).collect();
-        (self.first, self.next) = (self.end, self.end);
+        let end = self.end();
+        let ids = (self.first..end).map(|number| self.slots.get(number).wr_id).collect();
+        (self.first, self.next) = (end, end);
+        self.shapes.forget(end);
         ids
     }
 }

@@ -1,6 +1,6 @@
 //! A request of the journal as libibverbs' work request, and the other way round.
 
-use crate::record::{Record, Words};
+use crate::record::{Record, Slot, Words};
 use crate::request::{Kind, Piece};
 use core::ffi::c_int;
 use core::mem::offset_of;
@@ -17,7 +17,34 @@ const _: () = {
     assert!(offset_of!(ibv_send_wr, __bindgen_anon_1) - from == offset_of!(Words, immediate));
     assert!(offset_of!(ibv_send_wr, wr) - from == offset_of!(Words, target));
     assert!(offset_of!(ibv_send_wr, qp_type) - from == size_of::<Words>() && from % align_of::<Words>() == 0);
+    assert!(offset_of!(ibv_send_wr, send_flags) == offset_of!(ibv_send_wr, opcode) + 4);
+    assert!(offset_of!(ibv_send_wr, wr) == offset_of!(ibv_send_wr, __bindgen_anon_1) + 4);
+    // In `wr`, and in the row of words: the address, then the key.
 };
+
+/// Opcode and flags of a request, as they lie in memory: [`crate::record::Shape::word`].
+#[inline(always)]
+pub fn word(wr: &ibv_send_wr) -> u64 {
+    let row = (&raw const *wr).cast::<u8>().wrapping_add(offset_of!(ibv_send_wr, opcode));
+    // SAFETY: both words lie in the request, one behind the other.
+    unsafe { row.cast::<u64>().read_unaligned() }
+}
+
+/// Writes down what differs from one request to the next.
+///
+/// # Safety
+/// It has one buffer, as its list says, and is no atomic.
+#[inline(always)]
+pub unsafe fn slot(wr: &ibv_send_wr, to: &mut Slot) {
+    let row = (&raw const *wr).cast::<u8>().wrapping_add(offset_of!(ibv_send_wr, __bindgen_anon_1));
+    // SAFETY: the row lies in the request, and all of it is plain words of the program's; there is one buffer, laid out
+    // as ours, by the caller.
+    unsafe {
+        to.wr_id = wr.wr_id;
+        to.tail = row.cast::<[u32; 4]>().read();
+        to.first = wr.sg_list.cast::<Piece>().read();
+    }
+}
 
 /// Writes down what the program posts.
 ///

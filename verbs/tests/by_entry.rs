@@ -11,10 +11,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A queue pair that counts how often it was told to give up.
-#[derive(Default)]
 struct Pair {
     tally: Arc<Tally>,
     gave_up: AtomicU32,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self { tally: Arc::new(Tally::new(0)), gave_up: AtomicU32::new(0) }
+    }
 }
 
 impl Member for Pair {

@@ -33,7 +33,7 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
-  host/bootstrap <- verbs/directory <- verbs, cli
+  host/bootstrap <- verbs/directory <- verbs, cli      verbs/near <- verbs
   host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/capi, python, tests
   transfer-engine, libfabric-sys, host/{mlx5,bootstrap,recovery} <- transfer-engine/fabric
   transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,kv,weights}";
@@ -50,7 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-kernels", &["shunt-layout", "shunt-device"]),
     // The example outside the workspace.
     ("rust-kernel", &["shunt-device"]),
-    ("shunt-concurrency", &["shunt-layout", "shunt-device"]),
+    ("shunt-concurrency", &["shunt-layout", "shunt-device", "shunt-verbs-near"]),
     ("shunt-soft-wire", &[]),
     ("shunt-soft-fault", &[]),
     ("shunt-soft-hca", &["shunt-layout", "shunt-soft-wire", "shunt-soft-fault"]),
@@ -76,9 +76,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-recovery",
             "shunt-settings",
             "shunt-verbs-directory",
+            "shunt-verbs-near",
         ],
     ),
     ("shunt-verbs-directory", &["shunt-bootstrap"]),
+    ("shunt-verbs-near", &[]),
     ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
     ("shunt-verbs-count", &["shunt-mlx5-sys"]),
     (

@@ -14,7 +14,7 @@ use shunt_mlx5_sys as sys;
 use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{RailAt, SharedFabric};
 use shunt_verbs::agent::{Agent, Device, Orders, Post, SOON, assemble};
-use shunt_verbs::hooks::{data, memory, qp, queue};
+use shunt_verbs::hooks::{data, memory, poll, qp, queue};
 use shunt_verbs::objects::{At, Context, Extended};
 use shunt_verbs::pair_state::On;
 use shunt_verbs::policy::{Answers, Policy, Rule};
@@ -449,7 +449,7 @@ impl Process {
         for cq in self.queues.clone() {
             let mut wcs = [sys::ibv_wc::default(); BATCH];
             // SAFETY: the queue is this program's and alive; there is room for so many.
-            let count = unsafe { data::poll_cq(cq, BATCH as i32, wcs.as_mut_ptr()) };
+            let count = unsafe { poll::poll_cq(cq, BATCH as i32, wcs.as_mut_ptr()) };
             let count = usize::try_from(count).expect("a poll of a soft NIC");
             any |= count > 0;
             for wc in &wcs[..count] {

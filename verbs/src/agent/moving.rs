@@ -3,7 +3,7 @@
 use super::charge::{self, Charge, Fence};
 use super::ending::ENDED;
 use super::{Agent, required};
-use crate::hooks::data;
+use crate::hooks::poll;
 use crate::pair_state::{NOT_POSTED, On, SHARES, STOPPED, Track};
 use crate::queue_pair::QueuePair;
 use crate::settings::{Atomics, settings};
@@ -194,8 +194,8 @@ impl Agent {
         // While the program has the queue pair, its completion queues are alive.
         let raw = charge.pair.raw.read().unwrap_or_else(PoisonError::into_inner);
         if raw.is_some() {
-            data::drain(&charge.pair.send_cq);
-            data::drain(&charge.pair.recv_cq);
+            poll::drain(&charge.pair.send_cq);
+            poll::drain(&charge.pair.recv_cq);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::Agent;
 use crate::completions::CompletionQueue;
-use crate::hooks::{batch, data};
+use crate::hooks::{batch, poll};
 use crate::objects::{At, Channel};
 use crate::queue_pair::QueuePair;
 use shunt_mlx5_sys::ibv_qp;
@@ -43,7 +43,7 @@ impl Agent {
             let raw = pair.raw.read().unwrap_or_else(PoisonError::into_inner);
             let Some(own) = *raw else { continue };
             for (queue, told) in [&pair.send_cq, &pair.recv_cq].into_iter().zip(of_spares) {
-                if queue.wakes && (data::has_more(queue) || told) && !wake(pair, own, queue) {
+                if queue.wakes && (poll::has_more(queue) || told) && !wake(pair, own, queue) {
                     queue.enter_first().fresh = true;
                 }
             }
@@ -56,7 +56,7 @@ impl Agent {
 fn wake(pair: &QueuePair, own: At<ibv_qp>, queue: &CompletionQueue) -> bool {
     if pair.is_waking(queue) {
         // What woke it before is in the queue, perhaps, and makes no second event: out of the way.
-        data::drain(queue);
+        poll::drain(queue);
     }
     pair.wake(own, queue)
 }

@@ -84,7 +84,7 @@ pub(super) unsafe fn take(qp: *mut ibv_qp) {
 /// Does something with the queue pair, if it is protected.
 unsafe fn with<R>(qp: *mut ibv_qp_ex, act: impl FnOnce(&QueuePair) -> R) -> Option<R> {
     // SAFETY: the program has it until this returns, by the caller.
-    match unsafe { registry::near_pair(qp.cast()) } {
+    match unsafe { registry::near_pair(qp.cast(), Some, || None) } {
         Some(pair) => Some(act(pair)),
         None => registry::pair(qp.cast()).map(|pair| act(&pair)),
     }
@@ -243,12 +243,10 @@ unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
     let mut all = batch.all().iter();
     if let Some(mut state) = pair.straight_sends() {
         for (record, beside) in all.by_ref() {
-            if record.is_plain() && state.sends.has_room() {
-                *state.sends.push_plain() = *record;
-            } else {
+            if state.sends.is_full() {
                 pair.make_room(&mut state);
-                state.sends.push(*record, |kept| kept.clone_from(beside));
             }
+            state.sends.push(*record, |kept| kept.clone_from(beside));
             // SAFETY: forwarded to the caller.
             let errno = unsafe { post_own(pair, qp, record, beside) };
             if errno != 0 {

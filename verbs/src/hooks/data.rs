@@ -1,20 +1,23 @@
-//! Posting and polling.
+//! Posting.
 
-use crate::completions::{CompletionQueue, Completions, Goes};
-use crate::pair_state::State;
+use crate::objects::At;
+use crate::pair_state::{Held, State};
 use crate::queue_pair::QueuePair;
-use crate::record::{Beside, Record, is_plain};
+use crate::record::{Beside, Record, Slot};
 use crate::registry;
 use crate::request::Piece;
+use crate::send_queue::SendQueue;
 use crate::settings::{Mode, settings};
 use crate::status::COUNTS;
 use crate::work_request;
 use core::ffi::c_int;
-use shunt_mlx5_sys::{ibv_context_ops, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
+use shunt_mlx5_sys::{ibv_context_ops, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge};
+use shunt_verbs_near::gate::Inside;
+use shunt_verbs_near::row::Cursor;
 use std::sync::atomic::Ordering;
 
 /// The provider's functions behind a queue pair or completion queue.
-fn provider(context: *mut shunt_mlx5_sys::ibv_context) -> Option<ibv_context_ops> {
+pub(super) fn provider(context: *mut shunt_mlx5_sys::ibv_context) -> Option<ibv_context_ops> {
     registry::context(context).map(|known| known.ops)
 }
 
@@ -82,13 +85,10 @@ pub unsafe extern "C" fn post_send(
     list: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
+    // SAFETY: forwarded to the caller.
+    let here = |pair: &QueuePair| unsafe { post_list(qp, list, bad, pair) };
     // SAFETY: the queue pair is alive until this returns, and the rest is forwarded to the caller.
-    match unsafe { registry::near_pair(qp) } {
-        // SAFETY: as above.
-        Some(pair) => unsafe { post_list(pair, qp, list, bad) },
-        // SAFETY: as above.
-        None => unsafe { post_far(qp, list, bad) },
-    }
+    unsafe { registry::near_pair(qp, here, || post_far(qp, list, bad)) }
 }
 
 /// One that has no place, or is not protected.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn post_send(
 unsafe fn post_far(qp: *mut ibv_qp, list: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     if let Some(pair) = registry::pair(qp) {
         // SAFETY: forwarded to the caller.
-        return unsafe { post_list(&pair, qp, list, bad) };
+        return unsafe { post_list(qp, list, bad, &pair) };
     }
     if settings().mode == Mode::Observe {
         COUNTS.posts.fetch_add(1, Ordering::Relaxed);
@@ -109,107 +109,151 @@ unsafe fn post_far(qp: *mut ibv_qp, list: *mut ibv_send_wr, bad: *mut *mut ibv_s
 
 #[inline(always)]
 unsafe fn post_list(
-    pair: &QueuePair,
     qp: *mut ibv_qp,
     list: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
 ) -> c_int {
-    let Some(mut state) = pair.straight_sends() else {
+    let Some(mut state) = pair.try_state() else {
         // SAFETY: forwarded to the caller.
-        return unsafe { post_moved(pair, qp, list, bad) };
+        return unsafe { post_around(qp, list, bad, pair) };
     };
-    let mut at = list;
-    while !at.is_null() {
-        // SAFETY: an element of the caller's list.
-        let wr = unsafe { &*at };
-        if !is_plain(wr.num_sge, wr.opcode, wr.send_flags) || !state.sends.has_room() {
-            state.sends.take_back();
-            drop(state);
-            // SAFETY: forwarded to the caller.
-            return unsafe { post_slowly(pair, qp, list, bad) };
-        }
-        // SAFETY: as above.
-        unsafe { work_request::record(wr, state.sends.push_plain()) };
-        at = wr.next;
+    // SAFETY: the caller's list.
+    let (cursor, rest) = unsafe { fill(&mut state.sends, list) };
+    if !rest.is_null() {
+        // SAFETY: forwarded to the caller.
+        return unsafe { post_other(qp, list, bad, pair, state) };
     }
+    cursor.keep();
     // SAFETY: forwarded to the caller.
-    unsafe { give(pair, &mut state, qp, list, bad) }
+    unsafe { give(qp, list, bad, pair, state) }
 }
 
-/// Posts a list in which one is not plain, or for which there is no room.
-#[cold]
-unsafe fn post_slowly(
-    pair: &QueuePair,
-    qp: *mut ibv_qp,
-    list: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
-) -> c_int {
-    let Some(mut state) = pair.straight_sends() else {
-        // SAFETY: forwarded to the caller.
-        return unsafe { post_moved(pair, qp, list, bad) };
-    };
-    pair.make_room(&mut state);
+/// Writes down those of a list that are like the newest, as long as there is room: where that ends.
+#[inline(always)]
+unsafe fn fill(sends: &mut SendQueue, list: *mut ibv_send_wr) -> (Cursor<'_, Slot>, *mut ibv_send_wr) {
+    let usual = sends.usual();
+    let mut cursor = sends.cursor();
     let mut at = list;
     while !at.is_null() {
         // SAFETY: an element of the caller's list.
         let wr = unsafe { &*at };
+        let is_usual = wr.num_sge == 1 && work_request::word(wr) == usual;
+        // SAFETY: one buffer, and what is usual is no atomic.
+        if !is_usual || !cursor.put(|to| unsafe { work_request::slot(wr, to) }) {
+            break;
+        }
+        at = wr.next;
+    }
+    (cursor, at)
+}
+
+/// Posts while somebody else is with the queue pair.
+#[cold]
+#[inline(never)]
+unsafe fn post_around(
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
+) -> c_int {
+    // SAFETY: forwarded to the caller.
+    unsafe { post_other(qp, list, bad, pair, pair.wait_state()) }
+}
+
+/// Posts a list in which one is not like the one before, or for which there is no room, or that goes elsewhere.
+#[inline(never)]
+unsafe fn post_other(
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
+    mut state: Inside<'_, State>,
+) -> c_int {
+    if !state.goes_straight() {
+        drop(state);
+        // SAFETY: forwarded to the caller.
+        return unsafe { post_moved(qp, list, bad, pair) };
+    }
+    state.caught_up();
+    let mut at = list;
+    loop {
+        if state.sends.is_full() {
+            pair.make_room(&mut state);
+        }
+        // SAFETY: the caller's list.
+        let (cursor, rest) = unsafe { fill(&mut state.sends, at) };
+        cursor.keep();
+        if rest.is_null() {
+            break;
+        }
+        // SAFETY: an element of the caller's list.
+        let wr = unsafe { &*rest };
+        at = wr.next;
         let mut record = Record::default();
         // SAFETY: as above.
         unsafe { work_request::record(wr, &mut record) };
         if !record.is_known() {
             state.sends.take_back();
             state.pass(NOT_CARRIED);
-            drop(state);
+            drop(Held(state));
             // SAFETY: forwarded to the caller.
-            return unsafe { post_moved(pair, qp, list, bad) };
+            return unsafe { post_moved(qp, list, bad, pair) };
         }
         // SAFETY: as above.
         state.sends.push(record, |beside| unsafe { keep(beside, &record, wr) });
-        at = wr.next;
     }
     // SAFETY: forwarded to the caller.
-    unsafe { give(pair, &mut state, qp, list, bad) }
+    unsafe { give(qp, list, bad, pair, state) }
 }
 
 /// Posts a list that the journal has on the program's own queue pair.
 #[inline(always)]
 unsafe fn give(
-    pair: &QueuePair,
-    state: &mut State,
     qp: *mut ibv_qp,
     list: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
+    mut state: Inside<'_, State>,
 ) -> c_int {
+    // Kept here, and not across the call: only one that is refused needs them.
+    state.asked = (At(list), At(bad));
     // SAFETY: the queue pair is alive, and the list is the caller's.
     let errno = unsafe { (pair.post_send)(qp, list, bad) };
     if errno != 0 {
         // SAFETY: as above; the provider has said where it stopped.
-        unsafe { refused(state, list, *bad) };
-        return errno;
+        return unsafe { refused(state, errno) };
     }
-    state.sends.all_given();
-    0
+    errno
 }
 
-/// The provider took what comes before this one.
+/// The provider took what comes before the one that it names.
 #[cold]
-unsafe fn refused(state: &mut State, list: *mut ibv_send_wr, stopped: *mut ibv_send_wr) {
-    let mut at = list;
-    while !at.is_null() && at != stopped {
-        state.sends.given(1);
+#[inline(never)]
+unsafe fn refused(mut state: Inside<'_, State>, errno: c_int) -> c_int {
+    let (At(mut at), At(bad)) = state.asked;
+    // SAFETY: the program's place for it, which the provider has written.
+    let stopped = unsafe { *bad };
+    let (mut all, mut taken) = (0, None);
+    while !at.is_null() {
+        if at == stopped {
+            taken.get_or_insert(all);
+        }
+        all += 1;
         // SAFETY: an element of the caller's list.
         at = unsafe { (*at).next };
     }
-    state.sends.take_back();
+    state.sends.not_taken(all - taken.unwrap_or(all));
+    errno
 }
 
 /// Posts while requests do not go straight to the program's own queue pair.
 #[cold]
 unsafe fn post_moved(
-    pair: &QueuePair,
     qp: *mut ibv_qp,
     list: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
 ) -> c_int {
     let mut state = pair.state();
     if state.passing.is_some() {
@@ -245,13 +289,10 @@ pub unsafe extern "C" fn post_recv(
     list: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    // SAFETY: forwarded to the caller.
+    let here = |pair: &QueuePair| unsafe { post_receives(pair, qp, list, bad) };
     // SAFETY: the queue pair is alive until this returns, and the rest is forwarded to the caller.
-    match unsafe { registry::near_pair(qp) } {
-        // SAFETY: as above.
-        Some(pair) => unsafe { post_receives(pair, qp, list, bad) },
-        // SAFETY: as above.
-        None => unsafe { receive_far(qp, list, bad) },
-    }
+    unsafe { registry::near_pair(qp, here, || receive_far(qp, list, bad)) }
 }
 
 /// By a queue pair that has no place, or is not protected.
@@ -284,6 +325,7 @@ unsafe fn post_receives(
         // SAFETY: an element of the caller's list, with as many buffers as it says.
         let (wr, pieces) = unsafe { (&*at, pieces((*at).sg_list, (*at).num_sge)) };
         if !state.receives.has_room() {
+            state.caught_up();
             pair.make_room(&mut state);
         }
         state.receives.push(wr.wr_id, pieces);
@@ -336,125 +378,4 @@ unsafe fn receive_moved(
         at = wr.next;
     }
     0
-}
-
-/// `poll_cq` of a context.
-///
-/// # Safety
-/// As the manual of `ibv_poll_cq` says.
-pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, to: *mut ibv_wc) -> c_int {
-    // SAFETY: the queue is alive until this returns, by the caller, who has room for this many.
-    match unsafe { registry::near_queue(cq) } {
-        // SAFETY: as above.
-        Some(known) => unsafe { poll(known, most, to) },
-        // SAFETY: as above.
-        None => unsafe { poll_far(cq, most, to) },
-    }
-}
-
-/// Polls one that has no place, or is not protected.
-#[cold]
-unsafe fn poll_far(cq: *mut ibv_cq, most: c_int, to: *mut ibv_wc) -> c_int {
-    if let Some(known) = registry::queue(cq) {
-        // SAFETY: forwarded to the caller.
-        return unsafe { poll(&known, most, to) };
-    }
-    if settings().mode == Mode::Observe {
-        COUNTS.polls.fetch_add(1, Ordering::Relaxed);
-    }
-    // SAFETY: the queue is alive, by the caller.
-    let ops = provider(unsafe { (*cq).context });
-    // SAFETY: forwarded to the caller.
-    ops.and_then(|ops| ops.poll_cq).map_or(-libc::EOPNOTSUPP, |poll| unsafe { poll(cq, most, to) })
-}
-
-#[inline(always)]
-unsafe fn poll(cq: &CompletionQueue, most: c_int, to: *mut ibv_wc) -> c_int {
-    let Some(inside) = cq.enter_straight() else {
-        // SAFETY: forwarded to the caller.
-        return unsafe { poll_moved(cq, most, to) };
-    };
-    // SAFETY: the queue is alive while the program polls it; there is room for this many.
-    let count = unsafe { (cq.poll)(cq.raw.0, most, to) };
-    if count <= 0 {
-        return count;
-    }
-    // SAFETY: the provider has written so many, and they are plain words.
-    let wcs = unsafe { std::slice::from_raw_parts_mut(to, count as usize) };
-    let good = inside.count(wcs);
-    if good == wcs.len() { count } else { good as c_int + sift(&inside, &mut wcs[good..]) as c_int }
-}
-
-/// Keeps those that the program gets, in front: how many.
-#[cold]
-fn sift(inside: &Completions, wcs: &mut [ibv_wc]) -> usize {
-    let mut got = 0;
-    for at in 0..wcs.len() {
-        if inside.absorb(&wcs[at]) == Goes::On {
-            wcs[got] = wcs[at];
-            got += 1;
-        }
-    }
-    got
-}
-
-/// Polls while not all completions come from the program's own queue.
-#[cold]
-unsafe fn poll_moved(cq: &CompletionQueue, most: c_int, to: *mut ibv_wc) -> c_int {
-    let Ok(most) = usize::try_from(most) else { return -libc::EINVAL };
-    if most == 0 {
-        return 0;
-    }
-    // SAFETY: the caller has room for this many, and they are plain words.
-    let to = unsafe { std::slice::from_raw_parts_mut(to, most) };
-    let mut inside = cq.enter();
-    let mut got = take_ready(&mut inside, to);
-    if got < to.len() {
-        let rest = &mut to[got..];
-        // SAFETY: the queue is alive while the program polls it; there is room for this many.
-        let count = unsafe { (cq.poll)(cq.raw.0, rest.len() as c_int, rest.as_mut_ptr()) };
-        let Ok(count) = usize::try_from(count) else {
-            // What was taken before is not lost: the provider fails again at the next call.
-            return if got > 0 { got as c_int } else { count };
-        };
-        got += sift(&inside, &mut rest[..count.min(most)]);
-    }
-    if cq.has_moved() {
-        inside.collect(cq);
-        got += take_ready(&mut inside, &mut to[got..]);
-    }
-    got as c_int
-}
-
-fn take_ready(inside: &mut Completions, to: &mut [ibv_wc]) -> usize {
-    let count = inside.ready.len().min(to.len());
-    to.iter_mut().zip(inside.ready.drain(..count)).for_each(|(to, wc)| *to = wc);
-    count
-}
-
-/// Takes what has completed elsewhere: whether the queue has more for the program than when this was asked last.
-pub fn has_more(cq: &CompletionQueue) -> bool {
-    let mut inside = cq.enter_first();
-    inside.collect(cq);
-    std::mem::take(&mut inside.fresh)
-}
-
-/// Takes what the NIC has written for the program's own queue pairs, ahead of the program.
-pub fn drain(cq: &CompletionQueue) {
-    // What is put in front is taken from there before anything else.
-    cq.mark_moved();
-    let mut inside = cq.enter_first();
-    let mut wcs = [ibv_wc::default(); 16];
-    loop {
-        // SAFETY: the queue is alive while a queue pair of the program uses it; there is room for this many.
-        let count = unsafe { (cq.poll)(cq.raw.0, wcs.len() as c_int, wcs.as_mut_ptr()) };
-        let count = usize::try_from(count).unwrap_or_default().min(wcs.len());
-        let got = sift(&inside, &mut wcs[..count]);
-        inside.fresh |= got > 0;
-        inside.ready.extend(&wcs[..got]);
-        if count < wcs.len() {
-            break;
-        }
-    }
-    inside.collect(cq);
 }

@@ -1,6 +1,6 @@
 //! Devices: the table of a context is changed where it lies, so that functions which headers define come here as well.
 
-use super::{data, events, qp, queue, shared};
+use super::{data, events, poll, qp, queue, shared};
 use crate::objects::{At, Context, Extended};
 use crate::real;
 use crate::registry;
@@ -71,7 +71,7 @@ unsafe fn adopt(context: *mut ibv_context) {
         (*context).ops.post_send = ops.post_send.map(|_| data::post_send as _);
         (*context).ops.post_recv = ops.post_recv.map(|_| data::post_recv as _);
         (*context).ops.post_srq_recv = ops.post_srq_recv.map(|_| shared::post as _);
-        (*context).ops.poll_cq = ops.poll_cq.map(|_| data::poll_cq as _);
+        (*context).ops.poll_cq = ops.poll_cq.map(|_| poll::poll_cq as _);
         if let Some(outer) = outer {
             (*outer).create_cq_ex = ex.create_cq_ex.map(|_| queue::create_ex as _);
             (*outer).create_qp_ex = ex.create_qp_ex.map(|_| qp::create_qp_ex as _);

@@ -5,6 +5,7 @@ pub mod data;
 pub mod device;
 pub mod events;
 pub mod memory;
+pub mod poll;
 pub mod qp;
 pub mod queue;
 pub mod shared;

@@ -3,7 +3,7 @@
 
 use shunt_mlx5_sys as sys;
 use shunt_verbs::completions::CompletionQueue;
-use shunt_verbs::hooks::data;
+use shunt_verbs::hooks::{data, poll as polling};
 use shunt_verbs::objects::{At, Context, Domain, Extended};
 use shunt_verbs::queue_pair::QueuePair;
 use shunt_verbs::registry;
@@ -84,8 +84,11 @@ impl Program {
             objects.put_queue(cq, queue);
             objects.put_pair(qp, pair);
         });
-        let (post, poll) =
-            if through { (data::post_send as _, data::poll_cq as _) } else { (post as Post, poll as Poll) };
+        let (post, poll) = if through {
+            (data::post_send as _, polling::poll_cq as _)
+        } else {
+            (post as Post, poll as Poll)
+        };
         Self { qp, cq, post, poll, next: POSTED.get().1 }
     }
 

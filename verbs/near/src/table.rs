@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Bits of a place.
-const BITS: u32 = 10;
+const BITS: u32 = 14;
 
+#[repr(C)]
 struct Place<T> {
     /// The address; 0: none.
     address: AtomicUsize,
@@ -26,6 +27,7 @@ pub struct Near<T> {
 }
 
 /// Which place an address has. Fibonacci hashing: objects lie far apart, at multiples of some power of two.
+#[inline(always)]
 const fn place(address: usize) -> usize {
     ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
 }
@@ -57,18 +59,28 @@ impl<T> Near<T> {
         }
     }
 
-    /// The object at an address.
+    /// What is done with the object at an address, or without one that has its place.
     ///
     /// # Safety
-    /// As long as the answer is used, the object is kept if it was put, and not removed.
-    #[inline]
-    pub unsafe fn find<'a>(&self, address: usize) -> Option<&'a T> {
+    /// As long as what is done lasts, and its answer, the object is kept, if it was put, and not removed.
+    #[inline(always)]
+    pub unsafe fn find<'a, R>(
+        &self,
+        address: usize,
+        here: impl FnOnce(&'a T) -> R,
+        far: impl FnOnce() -> R,
+    ) -> R
+    where
+        T: 'a,
+    {
         let at = &self.places[place(address)];
-        if at.address.load(Ordering::Acquire) != address {
-            return None;
+        let (there, object) = (at.address.load(Ordering::Acquire), at.object.load(Ordering::Relaxed));
+        if there != address {
+            return far();
         }
-        // SAFETY: nobody else has this address, so the object beside it is its own, and lives by the caller.
-        Some(unsafe { &*at.object.load(Ordering::Relaxed) })
+        // SAFETY: nobody else has this address, so the object beside it is its own, and lives by the caller. It was
+        // written before its address.
+        here(unsafe { &*object })
     }
 }
 
@@ -78,14 +90,15 @@ mod tests {
 
     #[test]
     fn each_address_finds_its_own_object_or_none() {
-        let near = Near::empty();
-        let objects: Vec<Arc<usize>> = (1..=3000).map(|n| Arc::new(n * 64)).collect();
+        static NEAR: Near<usize> = Near::empty();
+        let near = &NEAR;
+        let objects: Vec<Arc<usize>> = (1..=30_000).map(|n| Arc::new(n * 64)).collect();
         objects.iter().for_each(|object| near.put(**object, object));
         // SAFETY: the objects are kept until the end.
-        let found = |address: usize| unsafe { near.find(address) }.copied();
+        let found = |address: usize| unsafe { near.find(address, |object| Some(*object), || None) };
         let here = |address: &usize| found(*address) == Some(*address);
         let placed: Vec<usize> = objects.iter().map(|object| **object).filter(here).collect();
-        assert!(placed.len() > 500 && placed.len() <= 1 << BITS, "{}", placed.len());
+        assert!(placed.len() > 8000 && placed.len() <= 1 << BITS, "{}", placed.len());
         assert!(objects.iter().all(|object| here(object) || found(**object).is_none()));
         let again = Arc::new(7);
         near.put(placed[0], &again);

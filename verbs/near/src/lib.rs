@@ -1,0 +1,12 @@
+//! What each call of a verbs program looks at, in as few instructions as that takes.
+//!
+//! * [`table`]: objects by address, without a lock.
+//! * [`gate`]: a lock that is free most of the time, with a sign beside it that all is well.
+//! * [`row`]: entries that are written one behind the other; [`ring`]: entries by number.
+//!
+//! Nothing here knows what verbs are. `tests/concurrency` tries the lock on loom's words.
+
+pub mod gate;
+pub mod ring;
+pub mod row;
+pub mod table;
