@@ -196,3 +196,17 @@ fn a_lane_whose_oldest_piece_stays_is_fenced_though_younger_ones_are_done() {
     transfers.tick(Nanos::new(210));
     assert!(transfers.next_deadline() > Nanos::new(250), "nothing is under way");
 }
+
+#[test]
+fn nothing_waits_for_a_peer_that_has_left() {
+    let mut transfers = transfers(&[0], 2);
+    let parts = [1, 2, 3].map(|part| Arc::from([part; 20])).to_vec();
+    let id = transfers.begin_message(Nanos::ZERO, PEER, parts);
+    assert_eq!(post(&mut transfers).len(), 2);
+    transfers.leave(PEER);
+    assert_eq!(outputs(&mut transfers), [], "two parts are under way");
+    transfers.closed(Nanos::ZERO, LaneId(0), Fence::NoTruth);
+    let left = TransferError::PeerLeft { peer: PEER, written: 0, of: 3 };
+    assert_eq!(outputs(&mut transfers), [ended(id, Err(left), 0)]);
+    assert!(!transfers.routes.get(PEER).expect("it was there").has_any(), "a part is kept");
+}

@@ -183,3 +183,19 @@ impl Node {
         Ok(there.iter().copied().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_peer_has_left_is_told_once_the_engine_has_cut_it_off_and_not_before() {
+        let ((asker, _told), known) = (Asker::new(), Arc::new(Known::default()));
+        known.there.lock().expect("no panic").insert(3);
+        let host = Host { asker, known: known.clone() };
+        host.leave(3);
+        assert!(known.there.lock().expect("no panic").is_empty(), "no call finds it any more");
+        let change = known.changes.take(Duration::ZERO).expect("open");
+        assert_eq!(change, None, "its writes may still land");
+    }
+}
