@@ -5,7 +5,7 @@ pub use crate::call::{
     Policy, Read, Scatter, Share, Write,
 };
 use crate::cut::Cut;
-use crate::domain::{Batch, Domain, Event};
+use crate::domain::{Batch, Domain, Event, LaneFacts};
 use crate::error::TransferError;
 use crate::ids::{ExpectationId, PeerId, TransferId, WatcherId};
 use crate::imm::ImmCounters;
@@ -339,6 +339,11 @@ impl<D: Domain> Engine<D> {
     /// True if a transfer of this end that has not ended reads or writes a region.
     pub fn is_used(&self, region: &Mr) -> bool {
         self.transfers.uses(region.keys())
+    }
+
+    /// Lanes that work, to whatever peer.
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneFacts> {
+        self.transfers.lanes()
     }
 
     /// Rails to a peer that work: local and remote.

@@ -321,6 +321,11 @@ impl Transfers {
         self.counts
     }
 
+    /// Lanes that may be used, to whatever peer.
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneFacts> {
+        self.routes.iter().flat_map(Route::open).map(|lane| &lane.facts)
+    }
+
     /// Lanes to a peer that may be used.
     pub fn lanes_to(&self, peer: PeerId) -> impl Iterator<Item = &LaneFacts> {
         self.routes.get(peer).into_iter().flat_map(Route::open).map(|lane| &lane.facts)

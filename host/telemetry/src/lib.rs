@@ -10,7 +10,7 @@
 //! | `json` | the line of a timeline |
 //! | `jsonl` | timelines in a file (`SHUNT_EVENTS`) |
 //! | `logging`, `log_writer` | the log for people (`SHUNT_LOG`, `NVSHMEM_DEBUG`), which programs install |
-//! | `metrics`, `endpoint`, `classic` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); a feature |
+//! | `metrics`, `transfers`, `endpoint`, `classic` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); a feature |
 //! | [`page`] | the status page in shared memory, written and read |
 //! | [`control`] | an operator's orders to a running agent |
 //! | `setup` | what the environment asks for |
@@ -39,6 +39,8 @@ pub mod page;
 mod setup;
 mod summary;
 mod table;
+#[cfg(feature = "metrics")]
+mod transfers;
 
 pub use declare::{Declaration, Kind, Level, Place, Route, Value};
 #[cfg(feature = "metrics")]
@@ -51,7 +53,9 @@ pub use logging::{Logging, flush_log};
 #[cfg(feature = "metrics")]
 pub use metrics::{Metrics, PEERS_NAMED, PeMetrics};
 #[cfg(not(feature = "metrics"))]
-pub use no_metrics::{Endpoint, Metrics, PeMetrics};
+pub use no_metrics::{EndMetrics, Endpoint, Metrics, PeMetrics};
 pub use notice::say;
 pub use setup::{Watching, file_of};
 pub use table::{EVENTS, Event, markdown};
+#[cfg(feature = "metrics")]
+pub use transfers::EndMetrics;

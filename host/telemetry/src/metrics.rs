@@ -5,6 +5,7 @@
 
 use super::log::{Sink, Told};
 use super::table::{EVENTS, Event};
+use super::transfers::{self, EndMetrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -198,6 +199,7 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     traffic: Mutex<Vec<(RailLabels, AskTraffic)>>,
+    transfers: Arc<transfers::Families>,
 }
 
 impl Default for Metrics {
@@ -220,7 +222,9 @@ impl Metrics {
         let abi = shunt_layout::ABI_VERSION.to_string();
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("abi", abi)]);
         registry.register("shunt_build", "The build", build);
-        Self { registry, families, traffic: Mutex::default() }
+        let transfers = Arc::new(transfers::Families::default());
+        transfers.register(&mut registry);
+        Self { registry, families, traffic: Mutex::default(), transfers }
     }
 
     /// Asks every port, which may take as long as its NIC takes.
@@ -243,6 +247,11 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut out, &self.registry);
         out
+    }
+
+    /// Those of one end of a transfer engine, by its number.
+    pub fn of_end(&self, end: u32) -> EndMetrics {
+        EndMetrics::new(self.transfers.clone(), end)
     }
 
     /// Those of one PE, in a job of `pes`.

@@ -9,6 +9,11 @@ use std::sync::Arc;
 pub enum Metrics {}
 
 impl Metrics {
+    /// Those of one end of a transfer engine.
+    pub fn of_end(&self, _end: u32) -> EndMetrics {
+        match *self {}
+    }
+
     /// Those of one PE.
     pub fn of_pe(self: &Arc<Self>, _pe: u32, _pes: u32) -> PeMetrics {
         match **self {}
@@ -43,6 +48,21 @@ impl PeMetrics {
 
 impl Sink for PeMetrics {
     fn tell(&mut self, _told: &Told) {
+        match *self {}
+    }
+}
+
+/// Metrics of one end of a transfer engine.
+pub enum EndMetrics {}
+
+impl EndMetrics {
+    /// The end has counted so much so far.
+    pub fn count(&self, _sums: [u64; 4]) {
+        match *self {}
+    }
+
+    /// So many lanes to a peer may be used now.
+    pub fn lanes(&self, _peer: u32, _count: usize) {
         match *self {}
     }
 }

@@ -10,6 +10,7 @@ use shunt::host::nanos::Nanos;
 use shunt_transfer::Carriers;
 use shunt_transfer::connect::{Connected, connect};
 use shunt_transfer::rails::Rails;
+use shunt_transfer::report::Report;
 use shunt_transfer_engine::engine::{Barrier, Engine};
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{Mr, MrDesc, Rights};
@@ -54,6 +55,7 @@ pub struct End {
     pub target: MrDesc,
     /// The clock.
     pub world: Arc<dyn World>,
+    report: Report,
 }
 
 impl End {
@@ -70,7 +72,8 @@ impl End {
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;
         let regions = exchange.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
         let target = MrDesc::from_bytes(&regions[1 - end as usize])?;
-        Ok((Self { engine, peer: PeerId(1 - end), memory, region, target, world }, exchange))
+        let report = Report::of_end(end);
+        Ok((Self { engine, peer: PeerId(1 - end), memory, region, target, world, report }, exchange))
     }
 
     /// Says what went wrong behind the scenes.
@@ -89,7 +92,9 @@ impl End {
     /// One step; sleeps a little if there was nothing to do.
     pub fn step(&mut self) {
         let now = self.now();
-        if !self.engine.step(now) {
+        let busy = self.engine.step(now);
+        self.report.look(self.engine.counts(), || self.engine.lanes());
+        if !busy {
             std::thread::sleep(Duration::from_micros(20));
         }
     }

@@ -224,3 +224,24 @@ fn where_every_rail_is_gone_both_ends_say_so() {
         all_zero(&object, &["pages_wrong", "imm_doubled"]);
     }
 }
+
+/// A lane that was left stood in no log, whatever `SHUNT_LOG` said.
+#[test]
+fn the_log_tells_of_lanes_that_are_left() {
+    let lines = std::cell::RefCell::new(Vec::new());
+    let run = || {
+        let _alone = alone();
+        let mut program = program();
+        program.args(["--duration", "1s", "--inject", "300ms:0.0:down"]).env("SHUNT_LOG", "info");
+        let output = program.output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        *lines.borrow_mut() = said.lines().map(str::to_owned).collect();
+        output
+    };
+    let verdict = first_with("clean", run, |verdict| number(verdict, "failovers") > 0);
+    let lines = lines.into_inner();
+    let of = |event: &str| lines.iter().filter(|line| line.contains(event)).collect::<Vec<_>>();
+    assert!(of(" INFO lane_opened end=0 peer=1 local=1 remote=1 ").len() == 1, "{lines:#?}");
+    let left = of(" WARN lane_left end=0 peer=1 local=0 remote=0 lanes=1: ");
+    assert_eq!((left.len(), number(&verdict, "failovers")), (1, 1), "{lines:#?}");
+}

@@ -14,6 +14,7 @@
 //! | [`open`] | nodes that connect to each other one by one, at any time |
 //! | `mesh` | the connections of those |
 //! | `thread` | the thread that drives an engine |
+//! | [`report`] | what becomes of its lanes, for logs and metrics |
 //! | `mailbox` | what has come and waits for a thread of the program |
 //! | `words` | words that a kernel writes and the thread looks at |
 //! | [`pending`] | what a call gives back: a transfer or an expectation, to wait for |
@@ -35,6 +36,7 @@ pub mod pending;
 pub mod place;
 mod process;
 pub mod rails;
+pub mod report;
 pub mod several;
 pub mod source;
 mod thread;

@@ -5,6 +5,7 @@ use crate::connect::Connected;
 use crate::error::NoNode;
 use crate::mailbox::Mailbox;
 use crate::rails::Rails;
+use crate::report::Report;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ pub(crate) fn begin<T: Send + 'static>(
             drop(own);
             let _ = tell.send(Ok(ready));
             let mail = ClosesMail(mail);
-            drive(engine, &|| Nanos::new(world.now_ns()), &told, &mail.0);
+            drive(engine, Report::of_end(end), &|| Nanos::new(world.now_ns()), &told, &mail.0);
         }
         Err(error) => _ = tell.send(Err(error)),
     });
@@ -79,6 +80,7 @@ pub(crate) fn begin<T: Send + 'static>(
 /// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
 fn drive(
     mut engine: Engine<Rails>,
+    mut report: Report,
     now: &dyn Fn() -> Nanos,
     told: &Receiver<Told>,
     inbox: &Mailbox<(u32, Vec<u8>)>,
@@ -93,6 +95,9 @@ fn drive(
         }
         for remark in engine.domain.take_remarks() {
             shunt::host::complain!("shunt transfer: {remark}");
+        }
+        if end == Nanos::MAX {
+            report.look(engine.counts(), || engine.lanes());
         }
         let nap = match idle {
             0 => Duration::ZERO,

@@ -4,6 +4,7 @@ use crate::options::NicOptions;
 use crate::place;
 use anyhow::Result;
 use clap::Parser;
+use shunt::host::events::{Logging, flush_log};
 use shunt_figures::outputs::Outputs;
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
@@ -59,6 +60,9 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
     if let Err(error) = options.check() {
         return refused(&format!("error: {error}"));
     }
+    if let Err(error) = Logging::install_if_asked() {
+        return refused(&format!("error: {error}"));
+    }
     // A run is not made for nothing: the file is tried before.
     let files = match Outputs::open(&[("--json", options.nics().json.as_deref())]) {
         Ok(files) => files,
@@ -68,7 +72,9 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         Ok(source) => source,
         Err(error) => return refused(&format!("error: {error:#}")),
     };
-    match run(&options, &source).and_then(|outcome| tell(outcome, files)) {
+    let told = run(&options, &source).and_then(|outcome| tell(outcome, files));
+    flush_log();
+    match told {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             shunt::host::complain!("error: {error:#}");
