@@ -186,7 +186,7 @@ impl QueuePair {
 
     /// Its state for who posts to the program's own queue pair: not up to date. None if requests do not go there.
     pub fn straight_sends(&self) -> Option<Inside<'_, State>> {
-        let mut state = self.state.wait();
+        let mut state = self.state.take().unwrap_or_else(|| self.state.wait());
         state.goes_straight().then(|| state.caught_up())?;
         Some(state)
     }

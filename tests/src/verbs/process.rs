@@ -14,7 +14,7 @@ use shunt_mlx5_sys as sys;
 use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{RailAt, SharedFabric};
 use shunt_verbs::agent::{Agent, Device, Orders, Post, SOON, assemble};
-use shunt_verbs::hooks::{data, memory, poll, qp, queue};
+use shunt_verbs::hooks::{memory, poll, qp, queue};
 use shunt_verbs::objects::{At, Context, Extended};
 use shunt_verbs::pair_state::On;
 use shunt_verbs::policy::{Answers, Policy, Rule};
