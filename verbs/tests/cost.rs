@@ -132,7 +132,7 @@ fn makes_no_memory() {
 /// Instructions that a request may cost: one that is posted and polled by itself, and each of 16 of a list. Tests are
 /// compiled with little optimisation and all checks: a release build costs about a third, see docs/how-to/verbs.md.
 #[cfg(target_arch = "x86_64")]
-const BUDGET: (u64, u64) = (700, 190);
+const BUDGET: (u64, u64) = (300, 85);
 
 #[cfg(target_arch = "x86_64")]
 fn costs_few_instructions() {
