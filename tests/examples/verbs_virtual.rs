@@ -97,16 +97,17 @@ impl Found {
     }
 }
 
-/// From one down to the next, where there are many: the port is up again and all queue pairs are at home by then.
-const PERIOD_NS: u64 = 150_000_000;
+/// From one down to the next, where there are many: the port is up again, long after all have left it, and all queue
+/// pairs are at home by then.
+const PERIOD_NS: u64 = 500_000_000;
 
 fn spec(row: Row, seed: u64) -> VerbsSpec {
     let first_ns = 300_000 + Rng::new(seed).below(2_000_000);
     let once = row.downs == 1;
-    let for_ns = Some(if once { 1_000_000_000 } else { 4_000_000 });
+    let for_ns = Some(if once { 1_000_000_000 } else { 60_000_000 });
     let down =
         |number| (first_ns + number * PERIOD_NS, RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns });
-    let pace_ns = if once { 20_000 * u64::from(row.pairs.min(4)) } else { 4_000_000 };
+    let pace_ns = if once { 20_000 * u64::from(row.pairs.min(4)) } else { 10_000_000 };
     VerbsSpec {
         pairs: row.pairs,
         ack_timeout: row.ack_timeout,

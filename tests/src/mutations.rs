@@ -269,6 +269,6 @@ pub const TABLE: &[Row] = &[
     row(Mutant::ReadyNotAwaited, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
     row(Mutant::LostAnswerRepeated, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
     row(Mutant::ReadNotRepeated, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
-    row(Mutant::ReturnUnfenced, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
+    row(Mutant::ReturnUnfenced, &["verbs_programs_through_random_faults"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -10,9 +10,10 @@ pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--small | --n
         [--traces] [--list]
 
 Searches all states of the models of the switch, breadth first, then runs what ships in the simulator with faults at
-every instant of a run, and with device code stopped before any of its accesses. Prints states or runs of each. Designs
-that are known to be wrong are among the models: each must be found. Status 1 if a promise is broken, a wrong design is
-not found, or a bound on states is reached.
+every instant of a run, and with device code stopped before any of its accesses. Then a verbs queue pair that is moved,
+by every schedule up to a bound (`--only verbs`: these alone). Prints states or runs of each. Designs that are known to
+be wrong are among the models: each must be found. Status 1 if a promise is broken, a wrong design is not found, or a
+bound on states is reached.
 
   --faults K    faults of a run of the whole system (default 2)
   --ops N       its messages, each a put and a signal (default 3)

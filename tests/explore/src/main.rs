@@ -70,7 +70,7 @@ impl Options {
     fn verbs(&self) -> verbs::Bounds {
         let (whole, sampled) = match self.scale() {
             Scale::Small => (300, 100),
-            Scale::Ci => (usize::MAX, 4_000),
+            Scale::Ci => (usize::MAX, 2_500),
             Scale::Night => (usize::MAX, 40_000),
         };
         let bound = |otherwise: usize| self.runs.map_or(otherwise, |runs| runs.min(otherwise));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use shunt_soft_nic::RailAt;
+use shunt_soft_nic::{RailAt, SharedFabric};
 
 use super::connection::Connection;
-use super::process::Around;
+use super::spec::Board;
 
 /// Commands of both first NICs, by opcode.
 type ByOpcode = BTreeMap<u16, u64>;
@@ -20,16 +20,22 @@ pub(super) struct Commands {
 
 impl Commands {
     /// Looks at them now.
-    pub(super) fn count(&mut self, around: &Around, now: u64, connections: &[Connection]) {
+    pub(super) fn count(
+        &mut self,
+        fabric: &SharedFabric,
+        board: &Board,
+        now: u64,
+        connections: &[Connection],
+    ) {
         let number = self.counted.len();
-        let fault_at = around.board.faults_at.borrow().get(number).copied();
+        let fault_at = board.faults_at.borrow().get(number).copied();
         if fault_at.is_none_or(|at| at > now) {
             return;
         }
         match &self.before {
-            None => self.before = Some(executed(around)),
+            None => self.before = Some(executed(fabric)),
             Some(before) if connections.iter().all(|one| one.gaps_ns.len() > number) => {
-                let mut since = executed(around);
+                let mut since = executed(fabric);
                 since.retain(|opcode, count| {
                     *count -= before.get(opcode).copied().unwrap_or_default();
                     *count > 0
@@ -43,10 +49,10 @@ impl Commands {
 }
 
 /// All so far.
-fn executed(around: &Around) -> ByOpcode {
+fn executed(fabric: &SharedFabric) -> ByOpcode {
     let mut sum = ByOpcode::new();
     for pe in 0..2 {
-        around.fabric.with_unseen(|fabric| {
+        fabric.with_unseen(|fabric| {
             let nic = fabric.find(RailAt { pe, rail: 0 }).expect("added before");
             let by_opcode = fabric.nic(nic).commands_by_opcode();
             by_opcode.iter().for_each(|(opcode, count)| *sum.entry(*opcode).or_default() += count);

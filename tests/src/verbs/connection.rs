@@ -6,11 +6,13 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shunt_mlx5_sys as sys;
 use shunt_verbs::hooks::data;
 use shunt_verbs::queue_pair::QueuePair;
 
+use super::extended::{self, Built};
 use super::requests::{Does, Layout, PATTERN, PLACE, RECEIVES, Request, fill, requests, shape};
 use super::spec::{Board, Card};
 use crate::oracle::{load, store};
@@ -47,6 +49,8 @@ pub(super) struct Connection {
     /// WRITEs of the other end before this number were read.
     read: u64,
     needs_answers: bool,
+    /// It posts by `ibv_wr_*`.
+    extended: bool,
     /// It got an error.
     pub lost: bool,
     /// The first signaled request that was posted after a fault that is measured.
@@ -66,6 +70,7 @@ pub(super) struct Plan {
     pub posts: [bool; 2],
     pub atomics: bool,
     pub needs_answers: bool,
+    pub extended: bool,
     /// What an end posts, if it is not drawn.
     pub few: Vec<Request>,
 }
@@ -107,6 +112,7 @@ impl Connection {
             heard: 0,
             read: 0,
             needs_answers: plan.needs_answers,
+            extended: plan.extended,
             lost: false,
             probe: None,
             gaps_ns: Vec::new(),
@@ -156,23 +162,52 @@ impl Connection {
         }
     }
 
-    /// Posts the next request, if its time has come.
+    /// Posts the next request, if its time has come; by `ibv_wr_*` often two together.
     pub(super) fn post(&mut self, now: u64, pace_ns: u64, board: &Board) {
-        let open = self.next < self.requests.len() as u64 && self.next - self.done < WINDOW;
-        if board.lost.borrow()[self.number] || !open || now < self.next_at {
+        let room = (self.requests.len() as u64).min(self.done + WINDOW).saturating_sub(self.next);
+        if board.lost.borrow()[self.number] || room == 0 || now < self.next_at {
+            return;
+        }
+        // Its queue pair is being moved to ERR: a thread would wait, this one looks again.
+        if self.extended && self.pair.batching.load(Ordering::Acquire) {
             return;
         }
         self.next_at = now + pace_ns;
-        let (number, request) = (self.next, self.requests[self.next as usize]);
+        let first = self.next;
+        let count = if self.extended { room.min(1 + first % 2) } else { 1 };
+        let mut list: Vec<Built> = (first..first + count).map(|number| self.build(number)).collect();
+        let errno = match self.extended {
+            // SAFETY: the queue pair is this program's, alive, and made for such; what it names is in its region.
+            true => unsafe { extended::post(self.qp, &list) },
+            false => {
+                let (sge, wr) = &mut list[0];
+                wr.sg_list = &raw mut *sge;
+                let mut bad = null_mut();
+                // SAFETY: as above.
+                unsafe { data::post_send(self.qp, &raw mut *wr, &raw mut bad) }
+            }
+        };
+        if errno != 0 {
+            self.complain(|_| format!("request {first} was refused: {errno}"));
+        }
+        let fault_at = board.faults_at.borrow().get(self.gaps_ns.len()).copied();
+        if self.probe.is_none() && fault_at.is_some_and(|at| at <= now) {
+            let signaled = |number: &u64| self.requests[*number as usize].signaled;
+            self.probe = (first..first + count).find(signaled);
+        }
+        self.next += count;
+    }
+
+    /// A request, but for where its list of buffers is.
+    fn build(&mut self, number: u64) -> Built {
+        let request = self.requests[number as usize];
         let length = request.bytes();
         let addr = match request.fetches() {
             true => self.own.result(number),
             false => self.own.source(number, request),
         };
-        let mut sge = sys::ibv_sge { addr, length: length as u32, lkey: self.lkey };
-        let mut wr =
-            sys::ibv_send_wr { wr_id: number, sg_list: &raw mut sge, num_sge: 1, ..Default::default() };
-        let immediate = (number as u32).to_be();
+        let sge = sys::ibv_sge { addr, length: length as u32, lkey: self.lkey };
+        let mut wr = sys::ibv_send_wr { wr_id: number, num_sge: 1, ..Default::default() };
         let (opcode, remote) = match request.does {
             Does::Send => (sys::IBV_WR_SEND, 0),
             Does::SendImmediate => (sys::IBV_WR_SEND_WITH_IMM, 0),
@@ -183,7 +218,7 @@ impl Connection {
             Does::Swap => (sys::IBV_WR_ATOMIC_CMP_AND_SWP, self.there.word(true)),
         };
         wr.opcode = opcode;
-        wr.__bindgen_anon_1.imm_data = immediate;
+        wr.__bindgen_anon_1.imm_data = (number as u32).to_be();
         if request.is_atomic() {
             let posted = &mut self.atomics[usize::from(request.does == Does::Swap)].1;
             // The one before it has left that count there.
@@ -198,17 +233,7 @@ impl Connection {
         for (set, flag) in [(request.signaled, sys::IBV_SEND_SIGNALED), (inline, sys::IBV_SEND_INLINE)] {
             wr.send_flags |= if set { flag } else { 0 };
         }
-        let mut bad = null_mut();
-        // SAFETY: as above.
-        let errno = unsafe { data::post_send(self.qp, &raw mut wr, &raw mut bad) };
-        if errno != 0 {
-            self.complain(|_| format!("request {number} was refused: {errno}"));
-        }
-        let fault_at = board.faults_at.borrow().get(self.gaps_ns.len()).copied();
-        if self.probe.is_none() && request.signaled && fault_at.is_some_and(|at| at <= now) {
-            self.probe = Some(number);
-        }
-        self.next += 1;
+        (sge, wr)
     }
 
     /// A completion of this queue pair.

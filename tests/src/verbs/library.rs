@@ -105,6 +105,7 @@ pub fn lookup(name: &CStr) -> *mut c_void {
         b"ibv_create_cq" => create_cq as *mut c_void,
         b"ibv_destroy_cq" => destroy_cq as *mut c_void,
         b"ibv_create_qp" => create_qp as *mut c_void,
+        b"ibv_qp_to_qp_ex" => qp_to_qp_ex as *mut c_void,
         b"ibv_modify_qp" => modify_qp as *mut c_void,
         b"ibv_destroy_qp" => destroy_qp as *mut c_void,
         b"mlx5dv_devx_qp_query" => devx_qp_query as *mut c_void,
@@ -199,6 +200,26 @@ unsafe extern "C" fn create_qp(pd: *mut sys::ibv_pd, attr: *mut sys::ibv_qp_init
         unsafe { ((*made).context, (*made).pd) = ((*pd).context, pd) };
     }
     made
+}
+
+/// `create_qp_ex` of a context.
+pub unsafe extern "C" fn create_qp_ex(
+    _context: *mut sys::ibv_context,
+    attr: *mut sys::ibv_qp_init_attr_ex,
+) -> *mut sys::ibv_qp {
+    // SAFETY: the caller's attributes.
+    let ex = unsafe { &*attr };
+    let (cap, qp_type, sq_sig_all) = (ex.cap, ex.qp_type, ex.sq_sig_all);
+    let (send_cq, recv_cq) = (ex.send_cq, ex.recv_cq);
+    let mut plain =
+        sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all, ..Default::default() };
+    // SAFETY: forwarded to the caller.
+    unsafe { create_qp(ex.pd, &raw mut plain) }
+}
+
+/// All have room for the functions. Nobody posts by those of a provider here: the library takes them over.
+unsafe extern "C" fn qp_to_qp_ex(qp: *mut sys::ibv_qp) -> *mut sys::ibv_qp_ex {
+    qp.cast()
 }
 
 unsafe extern "C" fn destroy_cq(cq: *mut sys::ibv_cq) -> c_int {

@@ -9,6 +9,7 @@
 
 mod commands;
 mod connection;
+mod extended;
 mod library;
 mod place;
 mod process;
@@ -94,7 +95,7 @@ fn stand_in() {
 pub fn run(spec: &VerbsSpec) -> VerbsReport {
     stand_in();
     let mut config = SimConfig::new(spec.seed);
-    config.time_limit_ns = 20_000_000_000;
+    config.time_limit_ns = 17_000_000_000 + spec.patience_ns;
     let sim = Sim::new(config);
     let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: spec.seed });
     for pe in 0..PROCESSES {

@@ -24,7 +24,8 @@ use shunt_verbs::send_queue::SendQueue;
 
 use super::commands::Commands;
 use super::connection::{Connection, Plan, WINDOW};
-use super::library::{Net, VerbsContext, Yard, table};
+use super::extended;
+use super::library::{Net, VerbsContext, Yard, create_qp_ex, table};
 use super::place::{Door, Town};
 use super::requests::{self, RECEIVES};
 use super::spec::{Board, Card, Told, VerbsSpec};
@@ -196,7 +197,7 @@ impl Process {
             raw: At(context.raw()),
             device: context.rail.name.clone(),
             ops: table(),
-            ex: Extended::default(),
+            ex: Extended { create_qp_ex: Some(create_qp_ex), ..Extended::default() },
             channel: OnceLock::new(),
         };
         registry::with_mut(|objects| objects.contexts.insert(context.raw().addr(), Arc::new(known)));
@@ -264,8 +265,14 @@ impl Process {
         };
         let mut attr =
             sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type: sys::IBV_QPT_RC, ..Default::default() };
-        // SAFETY: domain and queues are alive, the attributes ours.
-        let qp = unsafe { qp::create_qp(self.pd, &raw mut attr) };
+        let mut with_operations = extended::attributes(&attr, self.pd);
+        // SAFETY: context, domain and queues are alive, the attributes ours.
+        let qp = unsafe {
+            match self.spec.extended {
+                true => qp::create_qp_ex(self.context.raw(), &raw mut with_operations),
+                false => qp::create_qp(self.pd, &raw mut attr),
+            }
+        };
         assert!(!qp.is_null(), "a queue pair on a soft NIC");
         let pair = registry::pair(qp).expect("a reliable one is protected");
         assert!(pair.keeper.set(orders.clone()).is_ok(), "made just now");
@@ -295,8 +302,9 @@ impl Process {
             self.around.sim.sleep(20_000);
         }
         let theirs = self.around.board.cards.borrow()[1 - me].clone();
-        let VerbsSpec { seed, requests, posts, atomics, needs_answers, .. } = self.spec;
-        let plan = Plan { seed, requests, posts, atomics, needs_answers, few: self.spec.few.clone() };
+        let VerbsSpec { seed, requests, posts, atomics, needs_answers, extended, .. } = self.spec;
+        let few = self.spec.few.clone();
+        let plan = Plan { seed, requests, posts, atomics, needs_answers, extended, few };
         for (number, one) in fresh.into_iter().enumerate() {
             self.modify(one.qp, sys::IBV_QPS_INIT, &own[number], &theirs[number]);
             let at = (self.me, number);
@@ -368,7 +376,7 @@ impl Process {
             }
             board.done.borrow_mut()[me] = self.connections.iter().all(|one| one.is_over(&board));
             if me == 0 {
-                self.commands.count(&self.around, now, &self.connections);
+                self.commands.count(&self.around.fabric, &board, now, &self.connections);
             }
             pause = if took { LOOK_NS } else { (2 * pause).min(self.spec.look_ns) };
             sim.sleep(pause + sim.draw(pause));

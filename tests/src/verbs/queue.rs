@@ -43,7 +43,7 @@ struct Counters {
 /// A queue pair as libibverbs has it. What the program sees lies in front.
 #[repr(C)]
 pub struct VerbsQp {
-    raw: sys::ibv_qp,
+    raw: sys::ibv_qp_ex,
     /// At its NIC. Dropped before what it lies in.
     pub qp: Qp,
     /// Where it is.
@@ -195,12 +195,13 @@ impl VerbsQp {
         };
         let qp = Qp::create(&rail.devx, &shape)?;
         let depths = logs.map(|log| 1 << log);
-        let raw = sys::ibv_qp {
+        let qp_base = sys::ibv_qp {
             qp_num: qp.number(),
             send_cq: attr.send_cq,
             recv_cq: attr.recv_cq,
             ..Default::default()
         };
+        let raw = sys::ibv_qp_ex { qp_base, ..Default::default() };
         let made = Box::new(Self {
             raw,
             qp,
@@ -389,7 +390,7 @@ impl VerbsQp {
     /// # Safety
     /// Both are alive.
     pub unsafe fn leave(&self) {
-        for cq in [self.raw.send_cq, self.raw.recv_cq] {
+        for cq in [self.raw.qp_base.send_cq, self.raw.qp_base.recv_cq] {
             // SAFETY: alive, by the caller.
             unsafe { (*cq.cast::<VerbsCq>()).leave(self.qp.number()) };
         }

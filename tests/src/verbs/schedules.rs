@@ -1,9 +1,9 @@
 //! Every schedule of one queue pair that is moved, up to a bound: what ships, from the start each time.
 //!
-//! A run of a few requests each way is recorded: every step of programs, agents, workers, messages and NICs. A schedule
-//! is that run with a few changes: a fault at an instant, or a step that comes late. Each change makes a run of its own,
-//! with steps of its own, and the next change is made at each of its later steps. Of runs whose steps have one order
-//! the first alone is gone on from. The oracle of the simulator's programs judges each.
+//! A run of a few requests each way is recorded: every step of programs, agents, workers, messages and NICs. A
+//! schedule is that run with a few changes: a fault at an instant, or a step that comes late. Each change makes a run
+//! of its own, with steps of its own, and the next change is made at each of its later steps. Of runs whose steps have
+//! one order the first alone is gone on from. The oracle of the simulator's programs judges each.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

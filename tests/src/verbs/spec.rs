@@ -32,6 +32,8 @@ pub struct VerbsSpec {
     pub atomics: bool,
     /// The program needs their answers: one whose answer is lost ends the connection by an error.
     pub needs_answers: bool,
+    /// The program posts by `ibv_wr_*`.
+    pub extended: bool,
     /// One completion queue for all of a process; else two for each queue pair.
     pub one_queue: bool,
     /// Local ACK timeout, 4.096 us << this.
@@ -74,6 +76,7 @@ impl VerbsSpec {
             posts: [true; 2],
             atomics: true,
             needs_answers: false,
+            extended: false,
             one_queue: false,
             ack_timeout: 8,
             retries: 3,
@@ -143,6 +146,7 @@ impl VerbsSpec {
             look_ns: LOOK_NS,
             faults,
             pauses,
+            extended: rng.one_in(3),
             ..Self::quiet(seed)
         }
     }
