@@ -26,12 +26,14 @@ pub fn wrong(slot: usize, turn: u64, memory: &[u8], size: u64) -> u64 {
     pages.filter(is_wrong).count() as u64
 }
 
-/// Whether memory of a slot holds something else than its turn's bytes and [`READ`]: a cancelled transfer leaves both.
+/// Whether memory of a slot holds something else than its turn's bytes and [`READ`]: a cancelled transfer leaves both,
+/// and over TCP it is cut off at any byte.
 pub fn is_foreign(slot: usize, turn: u64, memory: &[u8], size: u64) -> bool {
     let pages = (0..).zip(memory.chunks_exact(size as usize));
     let is_foreign = |(page, bytes): (u64, &[u8])| {
         let word = word(slot, turn, page).to_le_bytes();
-        bytes.chunks_exact(8).any(|chunk| chunk != word && chunk != [READ; 8])
+        let is_theirs = |(byte, own): (&u8, &u8)| byte == own || *byte == READ;
+        bytes.chunks_exact(8).any(|chunk| !chunk.iter().zip(&word).all(is_theirs))
     };
     pages.into_iter().any(is_foreign)
 }
@@ -48,5 +50,14 @@ mod tests {
         assert!(is_foreign(3, 8, &memory, 32) && is_foreign(3, 7, &memory, 8));
         memory[40] = 0;
         assert!(is_foreign(3, 7, &memory, 32));
+    }
+
+    #[test]
+    fn a_write_that_was_cut_off_at_any_byte_is_not_foreign() {
+        for cut in 0..=32 {
+            let mut memory = [READ; 32];
+            memory[..cut].copy_from_slice(&bytes(3, 7, 0, 32)[..cut]);
+            assert!(!is_foreign(3, 7, &memory, 32), "cut at {cut}");
+        }
     }
 }
