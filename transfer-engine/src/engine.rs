@@ -294,12 +294,6 @@ impl<D: Domain> Engine<D> {
         true
     }
 
-    /// True once that was told.
-    #[inline]
-    fn was_cut_off(&self, peer: PeerId) -> bool {
-        !self.left.is_empty() && self.left.get(&peer).is_some_and(Option::is_none)
-    }
-
     /// Ends what is expected of a peer.
     fn peer_is_gone(&mut self, peer: PeerId) {
         let gone = self.counters.lost(peer);
@@ -348,7 +342,7 @@ impl<D: Domain> Engine<D> {
 
     /// Rails to a peer that work: local and remote.
     pub fn rails_to(&self, peer: PeerId) -> Vec<(u32, u32)> {
-        self.transfers.lanes_to(peer).map(|lane| (lane.local, lane.remote)).collect()
+        self.lanes().filter(|lane| lane.peer == peer).map(|lane| (lane.local, lane.remote)).collect()
     }
 
     /// What has become of lanes and pieces so far.
@@ -363,8 +357,7 @@ impl<D: Domain> Engine<D> {
 
     /// When a step has something to do next, if nothing happens before.
     pub fn next_deadline(&self) -> Nanos {
-        let transfers = self.transfers.next_deadline();
-        transfers.min(self.counters.next_deadline()).min(self.probes.next_deadline())
+        self.transfers.next_deadline().min(self.counters.next_deadline()).min(self.probes.next_deadline())
     }
 
     /// Takes what has happened, posts what can be posted, tells what has ended. False if there was nothing to do.
@@ -403,7 +396,7 @@ impl<D: Domain> Engine<D> {
         for event in events.drain(..) {
             match event {
                 // A completion that was read late.
-                Event::Imm(peer, _) | Event::Part(peer, _) if self.was_cut_off(peer) => {}
+                Event::Imm(peer, _) | Event::Part(peer, _) if matches!(self.left.get(&peer), Some(None)) => {}
                 Event::Opened(lane, facts) => self.transfers.opened(lane, facts),
                 Event::Sent(lane, count) => self.transfers.sent(lane, count),
                 Event::Failed(lane) => self.transfers.failed(now, lane),

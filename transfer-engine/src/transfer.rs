@@ -326,11 +326,6 @@ impl Transfers {
         self.routes.iter().flat_map(Route::open).map(|lane| &lane.facts)
     }
 
-    /// Lanes to a peer that may be used.
-    pub fn lanes_to(&self, peer: PeerId) -> impl Iterator<Item = &LaneFacts> {
-        self.routes.get(peer).into_iter().flat_map(Route::open).map(|lane| &lane.facts)
-    }
-
     #[inline]
     fn look_for_lanes(&mut self, now: Nanos, at: u32) {
         let route = self.routes.at(at);

@@ -10,7 +10,8 @@
 //! | `json` | the line of a timeline |
 //! | `jsonl` | timelines in a file (`SHUNT_EVENTS`) |
 //! | `logging`, `log_writer` | the log for people (`SHUNT_LOG`, `NVSHMEM_DEBUG`), which programs install |
-//! | `metrics`, `transfers`, `endpoint`, `classic` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); a feature |
+//! | `metrics`, `endpoint`, `classic` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); a feature |
+//! | `transfers` | the same of the ends of a transfer engine |
 //! | [`page`] | the status page in shared memory, written and read |
 //! | [`control`] | an operator's orders to a running agent |
 //! | `setup` | what the environment asks for |

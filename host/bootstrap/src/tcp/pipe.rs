@@ -10,10 +10,11 @@ use super::link::{Link, Local};
 use super::preamble::{PROTOCOL, Purpose};
 use super::secret::{Secret, digest};
 use mio::net::TcpStream;
+use nix::sys::socket::{setsockopt, sockopt};
 use shunt_layout::ABI_VERSION;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Longest first message of the side that dials.
@@ -44,6 +45,23 @@ impl Realm {
     }
 }
 
+/// A machine that dies says nothing. The kernel asks it after so many seconds of silence, so often, as many seconds apart.
+const SILENT_SECONDS: u32 = 2;
+const ASKED: u32 = 3;
+const APART_SECONDS: u32 = 1;
+/// What was sent and is not acknowledged for so long ends the connection as well. A process that is stopped, whose
+/// kernel has no room for more, is given that time.
+const UNANSWERED_MS: u32 = 30_000;
+
+fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &SILENT_SECONDS)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &APART_SECONDS)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &ASKED)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &UNANSWERED_MS)?;
+    Ok(())
+}
+
 /// One connection. Nothing of it waits.
 pub struct Pipe {
     connection: Connection,
@@ -57,7 +75,9 @@ impl Pipe {
     /// As the system answers at once; later, [`Pipe::over`] says it.
     pub fn dial(realm: &Realm, to: SocketAddr) -> io::Result<Self> {
         let link = Link::connect(realm.local(1), Purpose::Mesh { from: 1, to: 0 });
-        Ok(Self { connection: Connection::new(TcpStream::connect(to)?, link, Role::Peer(0), to), over: None })
+        let stream = TcpStream::connect(to)?;
+        keep_alive(&stream)?;
+        Ok(Self { connection: Connection::new(stream, link, Role::Peer(0), to), over: None })
     }
 
     /// Takes what was accepted.
@@ -67,6 +87,7 @@ impl Pipe {
     pub fn accept(realm: &Realm, stream: std::net::TcpStream, from: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let link = Link::accept(realm.local(0));
+        keep_alive(&stream)?;
         let stream = TcpStream::from_std(stream);
         Ok(Self { connection: Connection::new(stream, link, Role::Stranger, from), over: None })
     }
@@ -188,6 +209,19 @@ mod tests {
             b.carry_on();
         }
         assert!(b.over().is_some(), "the other side is gone");
+    }
+
+    /// A node whose machine lost its power was there forever.
+    #[test]
+    fn both_sides_are_asked_by_the_kernel_whether_they_live() {
+        let realm = Realm::new(&Secret::from_text("sixteen letters!").unwrap(), "test");
+        let (a, b) = both(&realm, &realm);
+        for pipe in [&a, &b] {
+            let stream = &pipe.connection.stream;
+            let is_on = nix::sys::socket::getsockopt(stream, sockopt::KeepAlive).unwrap();
+            let asked = nix::sys::socket::getsockopt(stream, sockopt::TcpKeepCount).unwrap();
+            assert_eq!((is_on, asked), (true, ASKED));
+        }
     }
 
     #[test]
