@@ -214,7 +214,7 @@ impl Search {
         let schedules: usize = nodes.iter().map(|node| node.schedules(kind)).sum();
         // No multiple of 2 or 3, so that all kinds of changes come.
         let mut every = schedules.div_ceil(most.max(1)).max(1);
-        while every > 1 && (every % 2 == 0 || every % 3 == 0) {
+        while every > 1 && (every.is_multiple_of(2) || every.is_multiple_of(3)) {
             every += 1;
         }
         let (mut specs, mut before) = (Vec::new(), 0);

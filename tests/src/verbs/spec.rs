@@ -174,6 +174,9 @@ pub struct Told {
     pub commands: Vec<BTreeMap<u16, u64>>,
 }
 
+/// Atomics that completed, and those that were posted: adds, and swaps.
+pub(super) type Atomics = [(u64, u64); 2];
+
 /// An end of a connection, as the other end knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
@@ -201,7 +204,7 @@ pub(super) struct Board {
     pub lost: RefCell<Vec<bool>>,
     pub explained: RefCell<Vec<bool>>,
     /// By process and connection: atomics that completed, and those that were posted, of both kinds.
-    pub atomics: RefCell<Vec<Vec<[(u64, u64); 2]>>>,
+    pub atomics: RefCell<Vec<Vec<Atomics>>>,
 }
 
 impl Board {
