@@ -45,7 +45,8 @@ impl Realm {
     }
 }
 
-/// A machine that dies says nothing. The kernel asks it after so many seconds of silence, so often, as many seconds apart.
+/// A machine that dies says nothing. The kernel asks it after so many seconds of silence, so often, and so many seconds
+/// apart.
 const SILENT_SECONDS: u32 = 2;
 const ASKED: u32 = 3;
 const APART_SECONDS: u32 = 1;
