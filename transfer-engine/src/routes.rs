@@ -55,6 +55,12 @@ impl Routes {
         at
     }
 
+    /// The way to a peer, if there is one.
+    #[cfg(test)]
+    pub fn get(&self, peer: PeerId) -> Option<&Route> {
+        self.known(peer).map(|at| &self.all[at as usize])
+    }
+
     /// The one at a place.
     #[inline]
     pub fn at(&mut self, at: u32) -> &mut Route {
