@@ -1,9 +1,18 @@
 //! What becomes of an engine's lanes, for the log (`SHUNT_LOG`) and for Prometheus (`SHUNT_METRICS`).
 
-use shunt::host::events::{EndMetrics, Watching};
+use crate::error::NoNode;
+use shunt::host::events::{EndMetrics, Logging, Watching};
 use shunt_transfer_engine::domain::LaneFacts;
 use shunt_transfer_engine::transfer::Counts;
 use std::collections::BTreeMap;
+
+/// Installs the log that the environment asks for: for programs that cannot install one, in C above all.
+///
+/// # Errors
+/// A variable of the log makes no sense.
+pub fn install_log() -> Result<(), NoNode> {
+    Logging::install_if_asked().map_err(|error| NoNode::Refused(error.to_string()))
+}
 
 /// A lane: its peer, and the rails of this end and of the peer.
 type Way = (u32, u32, u32);

@@ -21,7 +21,7 @@ pub struct Options {
     pub adds: Adds,
     /// What its queue pair is connected to.
     pub to: To,
-    /// It only makes and connects so many queue pairs, and tells how long that took.
+    /// It only makes and connects so many queue pairs, twice, and tells how long that took.
     pub pairs: Option<u32>,
 }
 

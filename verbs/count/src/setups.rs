@@ -24,14 +24,20 @@ fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Connects so many queue pairs with the other process, one after the other, and tells of each how long
-/// `ibv_modify_qp` took to RTR and to RTS, and when. Then it stays for a while.
+/// A pause that is long enough for what may be made in the background.
+const APART: Duration = Duration::from_millis(30);
+
+/// Connects so many queue pairs with the other process, one right after the other, then as many with pauses between
+/// them. Tells of each how long `ibv_modify_qp` took to RTR and to RTS, and when. Then it stays for a while.
 pub fn run(device: &str, gid: u8, pairs: u32, mut stream: TcpStream, stays: Duration) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let device = Device::open(device)?;
     let mut links = Vec::new();
     let mut before = 0;
-    for number in 0..WARM + pairs {
+    for number in 0..WARM + 2 * pairs {
+        if number >= WARM + pairs {
+            std::thread::sleep(APART);
+        }
         if number == WARM {
             // What the first ones are given in the background is theirs.
             std::thread::sleep(stays);
@@ -45,9 +51,12 @@ pub fn run(device: &str, gid: u8, pairs: u32, mut stream: TcpStream, stays: Dura
     }
     std::thread::sleep(stays);
     let grown = resident()?.saturating_sub(before);
-    for (qpn, [rtr, rts], at) in &links[WARM as usize..] {
+    for (at, (qpn, [rtr, rts], unix_ns)) in links[WARM as usize..].iter().enumerate() {
+        let how = if at < pairs as usize { "" } else { "apart_" };
         let (rtr, rts) = (rtr.as_nanos(), rts.as_nanos());
-        println!("{{\"qpn\": {qpn}, \"rtr_ns\": {rtr}, \"rts_ns\": {rts}, \"at_unix_ns\": {at}}}");
+        println!(
+            "{{\"{how}qpn\": {qpn}, \"{how}rtr_ns\": {rtr}, \"{how}rts_ns\": {rts}, \"{how}unix_ns\": {unix_ns}}}"
+        );
     }
     println!("{{\"pairs\": {pairs}, \"grown_kib\": {grown}}}");
     exchange(&mut stream, b"go")?;

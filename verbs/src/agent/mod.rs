@@ -13,6 +13,7 @@
 
 mod charge;
 mod ending;
+mod fresh;
 mod keys;
 mod meeting;
 mod moving;
@@ -28,6 +29,7 @@ use crate::settings::settings;
 use crate::status;
 use crate::words::{Said, VERSION, decode, encode, version};
 use charge::{Charge, Part};
+use fresh::Fresh;
 pub use nics::{Machine, assemble};
 pub use owner::Device;
 use owner::Owned;
@@ -181,6 +183,8 @@ pub struct Agent {
     engine: Engine,
     owned: Owned,
     charges: Vec<Charge>,
+    /// Those that are to be taken charge of.
+    fresh: Fresh<Arc<QueuePair>>,
     /// By the engine's number, which begins at 1.
     peers: HashMap<u32, Peer>,
     /// Cards of this process's rails, as halves of nothing.
@@ -209,6 +213,7 @@ impl Agent {
             engine,
             owned,
             charges: Vec::new(),
+            fresh: Fresh::default(),
             peers: HashMap::new(),
             cards,
             told: HashMap::new(),
@@ -288,19 +293,20 @@ impl Agent {
         let (now, mut closed) = (self.now(), false);
         for order in self.orders.take() {
             match order {
-                Order::Connected(pair) => {
-                    let known = self.charges.iter().any(|one| one.pair.id == pair.id);
-                    if !known {
-                        self.take_charge(now, pair);
-                    }
-                }
+                Order::Connected(pair) => self.fresh.add(now, pair),
                 Order::Gone(pair) => {
+                    self.fresh.remove(|one| one.id == pair.id);
                     while let Some(at) = self.charges.iter().position(|one| one.pair.id == pair.id) {
                         let charge = self.charges.swap_remove(at);
                         self.let_go(now, charge, false);
                         closed = true;
                     }
                 }
+            }
+        }
+        for pair in self.fresh.due(now) {
+            if !self.charges.iter().any(|one| one.pair.id == pair.id) {
+                self.take_charge(now, pair);
             }
         }
         if closed {

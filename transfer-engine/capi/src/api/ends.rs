@@ -122,6 +122,7 @@ unsafe extern "C" fn ste_open(options: *const Options, engines: *mut *mut c_void
         // SAFETY: the caller's structure.
         let (opening, patience) = unsafe { opening(options) }?;
         raw::present("engines", engines)?;
+        shunt_transfer::report::install_log()?;
         let opened = open(opening, patience)?;
         for (place, engine) in opened.into_iter().enumerate() {
             let handle = pointer(handles::give(Object::Engine(Arc::new(engine))));

@@ -1,0 +1,67 @@
+//! Queue pairs that have just been connected. What is made for them takes the firmware that the program's own calls
+//! take, and so waits until the program pauses. Pure.
+
+use shunt_recovery::nanos::Nanos;
+
+/// A program that has connected nothing for so long has paused.
+const PAUSE: Nanos = Nanos::millis(3);
+/// The first waits no longer than this.
+const MOST: Nanos = Nanos::millis(25);
+
+/// Those that wait.
+pub struct Fresh<T> {
+    waiting: Vec<T>,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl<T> Default for Fresh<T> {
+    fn default() -> Self {
+        Self { waiting: Vec::new(), first: Nanos::ZERO, last: Nanos::ZERO }
+    }
+}
+
+impl<T> Fresh<T> {
+    /// One more.
+    pub fn add(&mut self, now: Nanos, one: T) {
+        if self.waiting.is_empty() {
+            self.first = now;
+        }
+        self.last = now;
+        self.waiting.push(one);
+    }
+
+    /// Those that are so wait no more.
+    pub fn remove(&mut self, is_so: impl Fn(&T) -> bool) {
+        self.waiting.retain(|one| !is_so(one));
+    }
+
+    /// All that wait, if they have waited long enough.
+    pub fn due(&mut self, now: Nanos) -> Vec<T> {
+        match now >= (self.last + PAUSE).min(self.first + MOST) {
+            true => std::mem::take(&mut self.waiting),
+            false => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_wait_for_a_pause_and_no_longer_than_they_may() {
+        let mut fresh = Fresh::default();
+        assert!(fresh.due(Nanos::secs(1)).is_empty());
+        let at = |ms| Nanos::secs(2) + Nanos::millis(ms);
+        fresh.add(at(0), 0);
+        fresh.add(at(2), 1);
+        assert!(fresh.due(at(4)).is_empty());
+        fresh.remove(|one| *one == 0);
+        assert_eq!(fresh.due(at(5)), [1]);
+        assert!(fresh.due(at(5)).is_empty());
+        (0..=12).for_each(|turn| fresh.add(at(10 + 2 * turn), turn));
+        assert!(fresh.due(at(34)).is_empty());
+        assert_eq!(fresh.due(at(35)).len(), 13, "25 ms after the first");
+    }
+}
