@@ -164,7 +164,7 @@ impl Completions {
     /// Counts a completion if it is good, and of a request of the queue pair that was counted last.
     #[inline(always)]
     pub fn count_like_last(&self, wc: &ibv_wc) -> bool {
-        // SAFETY: `near` and `nobody` keep it, and whoever changes those changes this.
+        // SAFETY: `near` and `nobody` keep it, and what changes those changes this.
         let tally = unsafe { &*self.last.load(Ordering::Relaxed) };
         let is_like = wc.qp_num == tally.qpn && word(wc) & NOT_SENT == 0;
         if is_like {

@@ -1,7 +1,7 @@
 //! Steps of a run, numbered; a schedule puts some of them off.
 //!
 //! A step is what a program, an agent or a worker of a NIC does from one wait to the next, a message on its way, or
-//! what the network does at an instant. Whoever is put off takes none until its time is over, and the others go on.
+//! what the network does at an instant. One that is put off takes none until its time is over.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -35,7 +35,7 @@ pub trait Word {
 
 /// Pauses that only spin, each twice as long as the one before.
 const SPINS: u32 = 6;
-/// Pauses before those that sleep: a thread that holds the processor by its priority would wait for ever otherwise.
+/// Pauses before those that sleep: a thread that holds the processor by its priority would wait without end otherwise.
 const YIELDS: u32 = 32;
 /// How long one sleeps.
 const SLEEP: Duration = Duration::from_micros(20);
@@ -174,7 +174,7 @@ impl<T, W: Word> Gate<T, W> {
 }
 
 impl<T, W: Word> Inside<'_, T, W> {
-    /// See [`Gate::set_shut`]. Whoever comes in after this one sees it.
+    /// See [`Gate::set_shut`]. A thread that comes in after this one sees it.
     pub fn set_shut(&self, shut: bool) {
         self.0.set_shut(shut);
     }
