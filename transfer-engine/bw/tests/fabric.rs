@@ -33,6 +33,18 @@ fn a_rail_of_tcp_that_goes_down_and_comes_back_costs_nothing_but_time() {
     assert_eq!(verdict["clock"].as_str(), Some("libfabric tcp, wall time"));
 }
 
+/// libfabric's layer for connections read through a null pointer here, in an end that closed one. The protocol
+/// that passes operations to tcp does not.
+#[test]
+fn a_rail_of_the_layer_for_connections_that_goes_down_and_comes_back_costs_nothing_but_time() {
+    if !is_here() {
+        return;
+    }
+    let layer = ["--transport", "libfabric", "--provider", "tcp;ofi_rxm", "--duration", "2s"];
+    let faults = ["--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"];
+    clean(&[&layer[..], &faults].concat(), |verdict| there_and_back(verdict) && all_hit(verdict));
+}
+
 #[test]
 fn two_processes_go_over_shared_memory() {
     if !is_here() {

@@ -48,9 +48,9 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing_but_time() {
     let faults = ["--inject", "300ms:0.0:down", "--inject", "700ms:0.0:up"];
     for mode in ["paged", "single", "read"] {
         let arguments = [&["--mode", mode, "--duration", "2s", "--size", "64K"][..], &faults[..]].concat();
-        let verdict = clean(&arguments, |verdict| there_and_back(verdict) && rates(verdict).len() == 3);
-        let rails: Vec<_> = rates(&verdict).iter().map(|(rails, _)| *rails).collect();
-        assert_eq!(rails, [2, 1, 2], "before, meanwhile and after: {verdict}");
+        // A busy machine may hold up a rail for so long that it is left besides.
+        let rails = |verdict: &Value| rates(verdict).iter().map(|(rails, _)| *rails).collect::<Vec<_>>();
+        clean(&arguments, |verdict| there_and_back(verdict) && rails(verdict) == [2, 1, 2]);
     }
 }
 

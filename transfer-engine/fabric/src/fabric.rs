@@ -15,9 +15,12 @@ const MODES: u32 = sys::FI_MR_LOCAL | sys::FI_MR_VIRT_ADDR | sys::FI_MR_ALLOCATE
 /// second, whose mode means virtual addresses and keys of the provider's choice.
 const QUESTIONS: [u32; 2] = [MODES, sys::FI_MR_BASIC];
 
-/// The layer that makes an endpoint of connections. With it libfabric reads through a null pointer where an endpoint is
-/// closed while a peer writes through it: seen with 1.17.
+/// The layer that makes an endpoint of connections. Its own protocol reads through a null pointer where an endpoint is
+/// closed while a peer writes through it: seen with 1.17. It is used with the one that passes operations to tcp as they
+/// are, which libfabric has where a variable says so.
 const LAYER: &str = ";ofi_rxm";
+const PASSES: u32 = sys::FI_PROTO_RXM_TCP;
+const PASSTHRU: (&str, &str) = ("FI_OFI_RXM_ENABLE_PASSTHRU", "1");
 /// The layer over datagrams. With it bytes were seen to land at an end that had cut its peer off.
 const DATAGRAMS: &str = ";ofi_rxd";
 /// The provider whose domains are NICs, and what keeps it from reaching processes of this machine by shared memory:
@@ -234,6 +237,11 @@ pub fn domains(provider: &str) -> Result<Vec<String>, FabricError> {
     Ok(names)
 }
 
+/// What the environment must have before libfabric is loaded for this provider, if something: a name and its value.
+pub fn needed_variable(provider: &str) -> Option<(&'static str, &'static str)> {
+    provider.ends_with(LAYER).then_some(PASSTHRU)
+}
+
 /// Domains that fit, the provider's best one first.
 fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Infos, FabricError> {
     let unfit = |want, met: &str| FabricError::Unfit { what: "a rail", want, met: format!("{met:?}") };
@@ -250,6 +258,9 @@ fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Info
             u64::from(sys::FI_MSG | sys::FI_RMA) | if wanted.provider == NICS { BY_NIC } else { 0 };
         (*hints).mode = sys::FI_CONTEXT | sys::FI_CONTEXT2;
         (*(*hints).ep_attr).type_ = sys::FI_EP_RDM;
+        if wanted.provider.ends_with(LAYER) {
+            (*(*hints).ep_attr).protocol = PASSES;
+        }
         (*(*hints).tx_attr).op_flags = u64::from(sys::FI_DELIVERY_COMPLETE);
         let attr = (*hints).domain_attr;
         (*attr).threading = sys::FI_THREAD_SAFE;
@@ -265,6 +276,15 @@ fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Info
     let name = node.as_ref().map_or(null(), |node| node.as_ptr());
     // SAFETY: texts end with a zero and outlive the call, as the hints do; the place is this call's.
     let code = unsafe { library.fi_getinfo(version, name, null(), flags, hints.1.as_ptr(), &raw mut list) };
+    if let Some((name, value)) = needed_variable(wanted.provider)
+        && code == -(sys::FI_ENODATA as i32)
+        && std::env::var(name).as_deref() != Ok(value)
+    {
+        let want =
+            "FI_OFI_RXM_ENABLE_PASSTHRU=1 in the environment before libfabric is loaded; or ask for tcp";
+        let met = std::env::var(name).map_or_else(|_| "none".to_owned(), |met| format!("{met:?}"));
+        return Err(FabricError::Unfit { what: "tcp;ofi_rxm", want, met });
+    }
     checked("fi_getinfo", wanted.provider, code as isize)?;
     let list = NonNull::new(list).ok_or_else(|| unfit("a domain of it", wanted.provider))?;
     Ok(Infos(library, list))
@@ -299,9 +319,9 @@ fn fits(infos: &Infos, limits: &Limits) -> Result<(), FabricError> {
     let unfit = |what, want, met: String| {
         Err(FabricError::Unfit { what, want, met: format!("{met}, of provider {}", limits.provider) })
     };
-    if let Some(layer) = [LAYER, DATAGRAMS].iter().find(|layer| limits.provider.ends_with(**layer)) {
-        let want = "one whose endpoints can be closed under load, and let nothing land then: tcp, shm, efa";
-        return unfit("a provider", want, format!("the layer {}", &layer[1..]));
+    if limits.provider.ends_with(DATAGRAMS) {
+        let want = "one whose endpoints let nothing land once they are closed: tcp, shm, efa";
+        return unfit("a provider", want, format!("the layer {}", &DATAGRAMS[1..]));
     }
     if imm_bytes < 4 {
         return unfit("immediates", "4 bytes or more", imm_bytes.to_string());

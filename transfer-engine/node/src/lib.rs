@@ -50,6 +50,7 @@ pub use pending::{Expectation, Met, Scattered, Transfer};
 pub use place::Place;
 pub use shunt::host::connect::tcp::Secret;
 pub use shunt_settings::{FABRIC, NicKind};
+pub use shunt_transfer_fabric::fabric::needed_variable;
 pub use source::{Source, Wish};
 pub use transport::{Transport, Way};
 

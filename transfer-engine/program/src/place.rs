@@ -6,12 +6,24 @@ use shunt::host::error::GpuError;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::soft_nic::FaultKind;
 use shunt::soft_nic::fault::Fault;
-use shunt_transfer::{NoNode, Place, Source, Transport, Wish};
+use shunt_transfer::{NoNode, Place, Source, Transport, Wish, needed_variable};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Gb/s of a rail in software, where nothing is said.
 const SOFT_GBPS: f64 = 1.0;
+
+/// Sets what libfabric must find in the environment for what the options ask of it. What is set stays.
+///
+/// # Safety
+/// No other thread runs: it might read the environment.
+pub unsafe fn prepare(options: &NicOptions) {
+    let needed = options.provider.as_deref().and_then(needed_variable);
+    if let Some((name, value)) = needed.filter(|(name, _)| std::env::var_os(name).is_none()) {
+        // SAFETY: the caller has no other thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
 
 /// What carries the packets, if it can do what the options ask of it.
 ///

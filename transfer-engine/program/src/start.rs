@@ -60,6 +60,8 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
     if let Err(error) = options.check() {
         return refused(&format!("error: {error}"));
     }
+    // SAFETY: this is the first thread, and none was started yet: the log is the first to have one.
+    unsafe { place::prepare(options.nics()) };
     if let Err(error) = Logging::install_if_asked() {
         return refused(&format!("error: {error}"));
     }
