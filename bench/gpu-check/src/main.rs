@@ -7,6 +7,7 @@
 //! have the kernels; here are the rows, and ranks of MoE layers that share one GPU.
 
 mod gpu_moe;
+mod watch;
 
 use gpu_moe::GpuRank;
 use shunt_bench::cluster::{Cluster, Unit, find_gpu, suspect_ns};
@@ -47,6 +48,7 @@ const ROWS: &[(&str, Row)] = &[
     ("graph", graph),
     ("rates", rates),
     ("switch", switch),
+    ("watch", watch::word),
 ];
 /// Rows that take `--each`.
 const EACH: &str = "kernels, moe and normal take it";

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What compute-sanitizer looks for.
 const SANITIZERS: &[&str] = &["memcheck", "racecheck", "synccheck", "initcheck"];
 /// Rows of `gpu_check`.
-const CHECKS: &[&str] = &["kernels", "moe", "normal", "graph", "rates", "switch"];
+const CHECKS: &[&str] = &["kernels", "moe", "normal", "graph", "rates", "switch", "watch"];
 /// What a run may take before it is killed. A stream of two seconds is done in a few; kernels that spin are not.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The same of hundreds of clusters, or under compute-sanitizer, where kernels are some hundred times slower.
