@@ -1,6 +1,5 @@
 //! A word that kernels of a graph write a million times while the thread of a transfer engine watches it.
 
-use crate::Found;
 use shunt_host::gpu::cuda::{Cuda, CudaMemory, Graph, Home, Launch, Module, Mover, Stream};
 use shunt_host::gpu::{GpuMemory, OwnedSpan, Placement};
 use shunt_transfer::{NicKind, Node, Place, Source, Wish};
@@ -60,7 +59,7 @@ fn said(error: impl Display) -> String {
 }
 
 /// Every value that is told is later than the one before, and was stored whole; the last one of each replay is told.
-pub fn word(_: &[String]) -> Found {
+pub fn word(_: &[String]) -> Result<String, String> {
     let cuda = Cuda::open(0).map_err(said)?;
     let memory = CudaMemory::new(cuda.clone(), Home::Host, Mover::SoftNic).map_err(said)?;
     let memory: Arc<dyn GpuMemory> = Arc::new(memory);
