@@ -22,7 +22,9 @@ const SLICE: Duration = Duration::from_millis(50);
 
 fn no_node(error: &NoNode) -> PyErr {
     match error {
-        NoNode::Refused(_) | NoNode::Machine(_) | NoNode::Job(_) => PyValueError::new_err(error.to_string()),
+        NoNode::Refused(_) | NoNode::Rails { .. } | NoNode::Machine(_) | NoNode::Job(_) => {
+            PyValueError::new_err(error.to_string())
+        }
         _ => PyRuntimeError::new_err(error.to_string()),
     }
 }

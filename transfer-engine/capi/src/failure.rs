@@ -111,7 +111,7 @@ impl From<CallError> for Failure {
 impl From<NoNode> for Failure {
     fn from(error: NoNode) -> Self {
         let status = match &error {
-            NoNode::Refused(_) | NoNode::Job(_) => Status::Refused,
+            NoNode::Refused(_) | NoNode::Rails { .. } | NoNode::Job(_) => Status::Refused,
             _ => Status::Nics,
         };
         Self::new(status, error.to_string())

@@ -98,16 +98,21 @@ pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connec
     Ok(connected)
 }
 
-/// The addresses of all ends, of the same kind.
+/// The addresses of all ends, of the same kind, each with as many rails as this one.
 fn exchanged<T>(
     bootstrap: &dyn Bootstrap,
     own: &Address,
     kind: impl Fn(Address) -> Option<T>,
 ) -> Result<Vec<T>, NoNode> {
     let all = bootstrap.all_gather(&own.to_bytes())?;
+    let (me, want) = (bootstrap.rank(), own.rails());
     let read = |(end, bytes): (u32, &Vec<u8>)| {
         let refused = |why: String| NoNode::Refused(format!("end {end}: {why}"));
         let address = Address::from_bytes(bytes).map_err(refused)?;
+        let met = address.rails();
+        if met != want {
+            return Err(NoNode::Rails { end, me, want, met });
+        }
         kind(address).ok_or_else(|| refused("rails: expected the same transport, got another".to_owned()))
     };
     (0..).zip(&all).map(read).collect()

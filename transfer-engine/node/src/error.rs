@@ -44,6 +44,18 @@ pub enum NoNode {
         /// What is wrong.
         why: String,
     },
+    /// Another end of the job has more rails, or fewer. All ends find it at once, before a lane is made.
+    #[error("lanes to end {end}: expected {want} rails as at end {me}, got {met}; give every end as many")]
+    Rails {
+        /// The other end.
+        end: u32,
+        /// This one.
+        me: u32,
+        /// Rails of this end.
+        want: usize,
+        /// Rails of the other.
+        met: usize,
+    },
     /// A lane that did not open.
     #[error("lanes to end {end}: expected {want} within {seconds} s, got {met}")]
     Lanes {

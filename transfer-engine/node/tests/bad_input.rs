@@ -1,6 +1,7 @@
 //! What makes no sense, a row each: the error, before anything is posted and in time, while another transfer goes on.
 
 use super::{Own, SOON, described, nodes, open, pattern, place};
+use shunt_transfer::connect::connect;
 use shunt_transfer::{CallError, NoNode, Node, Secret};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::message::MESSAGE_MAX;
@@ -93,6 +94,21 @@ fn three_rails_of_two(on: &Ground) -> String {
     refused_node(Node::open(&on.place, 1, 3, "127.0.0.1:0"))
 }
 
+/// Both ends are told, by each other's address.
+fn other_rails_at_the_other_end(_: &Ground) -> String {
+    let place = place(2, 3);
+    let ends = place.members().into_iter().zip([3, 2]).map(|(member, rails)| {
+        let nics = place.nics.clone();
+        std::thread::spawn(move || connect(member, &nics, rails).map(|_| ()))
+    });
+    let ends: Vec<_> = ends.collect();
+    let told = ends.into_iter().map(|end| match end.join().expect("no panic") {
+        Err(error @ NoNode::Rails { .. }) => format!("NoNode::Rails: {error}"),
+        other => format!("{other:?}"),
+    });
+    told.collect::<Vec<_>>().join(" | ")
+}
+
 fn count_of_none(on: &Ground) -> String {
     refused(on.nodes[1].expect(0, 2, 0, Some(SOON)))
 }
@@ -144,7 +160,7 @@ fn message_too_long(on: &Ground) -> String {
     refused(on.nodes[0].send(1, &vec![0; MESSAGE_MAX + 1]))
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     (
         "address of another version",
         another_version,
@@ -168,6 +184,12 @@ const ROWS: [Row; 12] = [
         "Rights: target: expected a region that was described for writes of peers, got one of reads",
     ),
     ("3 rails of 2", three_rails_of_two, "NoNode::Refused: rails of end 1: expected 1 to 2, got 3"),
+    (
+        "3 rails here, 2 at the other end",
+        other_rails_at_the_other_end,
+        "NoNode::Rails: lanes to end 1: expected 3 rails as at end 0, got 2; give every end as many | \
+         NoNode::Rails: lanes to end 0: expected 2 rails as at end 1, got 3; give every end as many",
+    ),
     ("a count of 0", count_of_none, "Refused: immediates to expect: expected one or more, got none"),
     ("an immediate before it is expected", immediate_before_it_is_expected, ""),
     ("a callback that panics", callback_that_panics, ""),
