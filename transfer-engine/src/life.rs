@@ -22,7 +22,7 @@ pub enum Output {
 pub struct Counts {
     /// Lanes that were opened.
     pub opened: u64,
-    /// Lanes that were closed, because they failed or held what was cancelled.
+    /// Lanes that were closed, because they failed or held what was cancelled. Those to a peer that has left are not.
     pub closed: u64,
     /// Pieces that were under way on a closed lane and go over another one.
     pub again: u64,

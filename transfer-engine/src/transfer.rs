@@ -201,7 +201,7 @@ impl Transfers {
     /// A lane is closed.
     pub fn closed(&mut self, now: Nanos, id: LaneId, fence: Fence) {
         let Some((at, lane)) = self.routes.closed(id) else { return };
-        self.counts.closed += 1;
+        self.counts.closed += u64::from(!self.routes.at(at).left);
         self.look_for_lanes(now, at);
         let Rest { denied, plan, quiet } = lane.rest(fence);
         denied.into_iter().for_each(|held| self.deny(held));

@@ -208,5 +208,6 @@ fn nothing_waits_for_a_peer_that_has_left() {
     transfers.closed(Nanos::ZERO, LaneId(0), Fence::NoTruth);
     let left = TransferError::PeerLeft { peer: PEER, written: 0, of: 3 };
     assert_eq!(outputs(&mut transfers), [ended(id, Err(left), 0)]);
+    assert_eq!(transfers.counts().closed, 0, "no lane has failed");
     assert!(!transfers.routes.get(PEER).expect("it was there").has_any(), "a part is kept");
 }

@@ -322,6 +322,7 @@ class Engine:
         """Cuts a peer off, whether it answers or not. Its number is not used again.
 
         True: nothing of it lands in memory of this end any more. False: that was not proven within `timeout` seconds.
+        Asked again it waits for the same proof. An end of a job that has left in order is asked for the same way.
         """
         return bool(self._native.revoke(checked.whole(peer, "peer"), checked.seconds(timeout, "timeout")))
 

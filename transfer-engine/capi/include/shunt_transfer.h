@@ -204,8 +204,9 @@ int ste_peers(ste_engine *engine, uint32_t *peers, size_t *count);
 /* The oldest change among the peers of a node that was not told yet. STE_TIMEOUT: none within this time. */
 int ste_next_change(ste_engine *engine, uint64_t timeout_ns, ste_change *change);
 /* Cuts a peer off for good, whether it answers or not. Transfers to it and expectations of it end. STE_OK: nothing of
- * it lands in memory of this end any more. STE_TIMEOUT: it is cut off, and that is not proven. Its number is not used
- * again; a node that connects later has another. */
+ * it lands in memory of this end any more. STE_TIMEOUT: it is cut off, and that is not proven: ask again, with the same
+ * number, and it waits for the same proof. An end of a job that has left in order is asked for the same way. Its number
+ * is not used again; a node that connects later has another. */
 int ste_revoke(ste_engine *engine, uint32_t peer, uint64_t timeout_ns);
 
 /* The number of this end, and how many there are: of a node, itself and its peers now. */

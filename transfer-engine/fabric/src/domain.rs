@@ -221,6 +221,11 @@ impl FabricDomain {
         changes
     }
 
+    /// True once the peer has said that it ends. Nothing more of it comes; what came before is told by the next poll.
+    pub fn has_left(&self, peer: PeerId) -> bool {
+        self.around.oob.has_left(peer.0)
+    }
+
     /// What went wrong behind the scenes since the last call: for logs.
     pub fn take_remarks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.around.remarks)

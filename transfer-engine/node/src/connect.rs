@@ -2,6 +2,7 @@
 
 use crate::carriers::Carriers;
 use crate::error::NoNode;
+use crate::mates::Mates;
 use crate::rails::{Address, Rails};
 use crate::source;
 use shunt::device::platform::host::World;
@@ -32,6 +33,8 @@ pub struct Connected<T> {
     pub engine: Engine<Rails>,
     /// The clock of its NICs.
     pub world: Arc<dyn World>,
+    /// The other ends of its job.
+    pub(crate) mates: Mates,
     /// What there is to say of it.
     pub told: T,
 }
@@ -93,7 +96,8 @@ pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connec
         }
     };
     let engine = Engine::new(domain, policy(carriers, rails));
-    let mut connected = Connected { engine, world, told: (bootstrap, pe, ends as u32) };
+    let mates = Mates::of_job(pe, ends as u32);
+    let mut connected = Connected { engine, world, mates, told: (bootstrap, pe, ends as u32) };
     open_lanes(&mut connected, rails)?;
     Ok(connected)
 }
@@ -145,7 +149,8 @@ pub fn open(
             (Rails::fabric(domain, fabric.faults().clone(), end), Address::Fabric(own))
         }
     };
-    Ok(Connected { engine: Engine::new(domain, policy(carriers, rails)), world, told: own })
+    let engine = Engine::new(domain, policy(carriers, rails));
+    Ok(Connected { engine, world, mates: Mates::default(), told: own })
 }
 
 fn open_ports(nics: &OpenNics, end: u32, rails: u32, draw: &Draw) -> Result<Vec<Arc<Rail>>, NoNode> {
@@ -167,9 +172,11 @@ fn open_lanes(connected: &mut Connected<InJob>, rails: u32) -> Result<(), NoNode
     let (_, own, ends) = connected.told;
     for end in (0..ends).filter(|end| *end != own) {
         while connected.engine.rails_to(PeerId(end)).len() < rails as usize {
-            let now = connected.now();
+            let (now, met) = (connected.now(), connected.engine.rails_to(PeerId(end)).len());
+            if connected.engine.domain.has_left(PeerId(end)) {
+                return Err(NoNode::Gone { end, want: rails });
+            }
             if now > until {
-                let met = connected.engine.rails_to(PeerId(end)).len();
                 return Err(NoNode::Lanes { end, want: rails, seconds: PATIENCE.as_secs(), met });
             }
             if !connected.engine.step(now) {

@@ -56,6 +56,14 @@ pub enum NoNode {
         /// Rails of the other.
         met: usize,
     },
+    /// Another end of the job has ended before lanes to it were open.
+    #[error("lanes to end {end}: expected {want}, got an end that has left: its own error says why")]
+    Gone {
+        /// The other end.
+        end: u32,
+        /// Lanes that were to open.
+        want: u32,
+    },
     /// A lane that did not open.
     #[error("lanes to end {end}: expected {want} within {seconds} s, got {met}")]
     Lanes {

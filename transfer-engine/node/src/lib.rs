@@ -13,6 +13,8 @@
 //! | [`several`] | scatters and barriers |
 //! | [`open`] | nodes that connect to each other one by one, at any time |
 //! | `mesh` | the connections of those |
+//! | `mates` | the other ends of a job, and who of them has left |
+//! | `cuts` | peers that were cut off, and the proof of it |
 //! | `thread` | the thread that drives an engine |
 //! | [`report`] | what becomes of its lanes, for logs and metrics |
 //! | `mailbox` | what has come and waits for a thread of the program |
@@ -27,8 +29,10 @@
 mod asker;
 pub mod carriers;
 pub mod connect;
+mod cuts;
 pub mod error;
 mod mailbox;
+mod mates;
 mod mesh;
 pub mod node;
 pub mod open;

@@ -2,13 +2,14 @@
 
 use crate::asker::{Asker, until};
 use crate::connect::connect;
+use crate::cuts::{Cuts, Why};
 use crate::error::{CallError, NoNode};
 use crate::mailbox::Mailbox;
 use crate::mesh::{Mesh, Order};
 use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
 use crate::rails::Rails;
-use crate::thread::{Begun, begin};
+use crate::thread::{Begun, Ready, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
 use shunt::host::gpu::OwnedSpan;
@@ -106,6 +107,7 @@ pub struct Node {
     pub(crate) others: Others,
     pub(crate) thread: Option<JoinHandle<()>>,
     pub(crate) inbox: Arc<Mailbox<Message>>,
+    pub(crate) cuts: Cuts,
     pub(crate) place: Arc<Place>,
 }
 
@@ -123,10 +125,10 @@ impl Node {
         };
         let begun: Vec<_> = place.members().into_iter().map(start).collect();
         let node = |begun: Begun<_>| {
-            let ((exchange, end, ends), asker, inbox, thread) = begun.ready()?;
+            let Ready { told: (exchange, end, ends), asker, inbox, cuts, thread } = begun.ready()?;
             let others = Others::Job { exchange: Arc::new(Mutex::new(exchange)), end, ends };
             let (id, thread, place) = (NodeId::new(), Some(thread), place.clone());
-            Ok(Self { id, asker, nics_of: end, others, thread, inbox, place })
+            Ok(Self { id, asker, nics_of: end, others, thread, inbox, cuts, place })
         };
         begun.into_iter().map(node).collect()
     }
@@ -216,25 +218,31 @@ impl Node {
 
     /// Cuts a peer off, for good, whether it answers or not. Transfers to it and expectations of it end. Once this
     /// returns `true` nothing of the peer lands in memory of this end any more; `false`: its queue pairs at this end
-    /// were not destroyed within this time, as far as is known.
+    /// were not destroyed within this time, as far as is known. Asked again it waits for the same proof, and has it
+    /// once they are. So it does of another end of a job that has left.
     ///
     /// # Errors
-    /// There is no such peer, or it was cut off before.
+    /// There is no such peer; or it connected by itself and has left, which [`Node::next_change`] tells with its proof.
     pub fn revoke(&self, peer: u32, patience: Duration) -> Result<bool, CallError> {
-        let (of, (slot, filler)) = (self.peer(peer)?, Slot::new(self.asker.process()));
-        let new =
-            self.asker.ask(move |engine, now| engine.leave(now, of, Box::new(move || filler.fill(()))))?;
-        if !new {
-            let (what, want) = ("peer", "one that is there");
-            return Err(
-                TransferError::Refused { what, want, met: format!("{peer}, which was cut off") }.into()
-            );
+        if let Some(proof) = self.cuts.proof(peer) {
+            return Ok(proof.wait(patience)?.is_some());
         }
+        let (PeerId(of), cuts) = (self.peer(peer)?, self.cuts.clone());
+        let cut = self.asker.ask(move |engine, now| {
+            // False: it has left meanwhile.
+            let _ = cuts.cut(engine, now, of, Why::CutOff);
+            cuts.proof(of)
+        })?;
+        let Some(proof) = cut else {
+            let (what, want) = ("peer", "one that is there");
+            let met = format!("{peer}, which has left");
+            return Err(TransferError::Refused { what, want, met }.into());
+        };
         if let Others::Connected { mesh, known, .. } = &self.others {
             known.there.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer);
             mesh.order(Order::Cut(peer));
         }
-        Ok(slot.wait(patience)?.is_some())
+        Ok(proof.wait(patience)?.is_some())
     }
 
     /// A region of this node, as its engine knows it: the keys of another one would name other memory here.

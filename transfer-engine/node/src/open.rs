@@ -6,11 +6,12 @@
 
 use crate::asker::{Asker, refused};
 use crate::connect::{give_up, open};
+use crate::cuts::{Cuts, Why};
 use crate::error::{CallError, NoNode};
 use crate::mesh::{Hello, Id, Mesh, MeshHost, MeshParts, Order};
 use crate::node::{Change, Known, Node, NodeId, Others};
 use crate::place::Place;
-use crate::thread::begin;
+use crate::thread::{Ready, begin};
 use shunt::host::connect::tcp::{RootAddress, Secret};
 use shunt::host::job::{JobError, secret_source};
 use shunt_transfer_engine::error::TransferError;
@@ -32,6 +33,7 @@ const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 struct Host {
     asker: Asker,
     known: Arc<Known>,
+    cuts: Cuts,
 }
 
 impl MeshHost for Host {
@@ -50,7 +52,12 @@ impl MeshHost for Host {
                 known.changes.put(Change::Left(number));
             }
         };
-        self.asker.tell(move |engine, now| _ = engine.leave(now, PeerId(number), Box::new(done)));
+        let cuts = self.cuts.clone();
+        self.asker.tell(move |engine, now| {
+            if engine.leave(now, PeerId(number), Box::new(done)) {
+                cuts.tell(number, Why::Left);
+            }
+        });
     }
 }
 
@@ -94,15 +101,15 @@ impl Node {
         let (id, draw): (Id, Id) = (Mesh::draw(), Mesh::draw());
         let nics = place.nics.clone();
         let begun = begin(end, move || open((&nics, end), rails, draw, Box::new(link)));
-        let (address, asker, inbox, thread) = begun.ready()?;
+        let Ready { told: address, asker, inbox, cuts, thread } = begun.ready()?;
         let known = Arc::new(Known::default());
-        let host = Host { asker: asker.clone(), known: known.clone() };
+        let host = Host { asker: asker.clone(), known: known.clone(), cuts: cuts.clone() };
         let me = Hello { id, relation: None, at: listens_at, address };
         let give_up = Duration::from_nanos(give_up(&place.nics).get());
         mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
         let others = Others::Connected { mesh, known, listens_at };
         let (id, thread, place) = (NodeId::new(), Some(thread), place.clone());
-        Ok(Self { id, asker, nics_of: end, others, thread, inbox, place })
+        Ok(Self { id, asker, nics_of: end, others, thread, inbox, cuts, place })
     }
 
     fn mesh(&self) -> Result<(&Mesh, &Known, SocketAddr), CallError> {
@@ -192,7 +199,7 @@ mod tests {
     fn that_a_peer_has_left_is_told_once_the_engine_has_cut_it_off_and_not_before() {
         let ((asker, _told), known) = (Asker::new(), Arc::new(Known::default()));
         known.there.lock().expect("no panic").insert(3);
-        let host = Host { asker, known: known.clone() };
+        let host = Host { asker, known: known.clone(), cuts: Cuts::default() };
         host.leave(3);
         assert!(known.there.lock().expect("no panic").is_empty(), "no call finds it any more");
         let change = known.changes.take(Duration::ZERO).expect("open");

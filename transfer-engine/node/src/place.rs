@@ -2,6 +2,7 @@
 
 use crate::carriers::Carriers;
 use crate::error::NoNode;
+use crate::mates::{EndedHere, LinkHere};
 use crate::source::{Source, Wish};
 use shunt::host::connect::Bootstrap;
 use shunt::host::connect::tcp::TcpNet;
@@ -141,7 +142,12 @@ impl Place {
     pub fn members(&self) -> Vec<Member> {
         match &self.net {
             Some(net) => vec![Member::of_process(net)],
-            None => Members::in_process(self.ends, &self.nics.clock()).members,
+            None => {
+                let ended = EndedHere::default();
+                let link = |oob, end| LinkHere { link: oob, end, ended: ended.clone() };
+                let members = Members::in_process(self.ends, &self.nics.clock()).members.into_iter();
+                members.map(|one| Member { oob: Box::new(link(one.oob, one.pe)), ..one }).collect()
+            }
         }
     }
 

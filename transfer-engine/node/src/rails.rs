@@ -77,6 +77,14 @@ impl Rails {
         }
     }
 
+    /// True once the link to a peer says that it has ended. What came before is told by the next poll.
+    pub(crate) fn has_left(&self, peer: PeerId) -> bool {
+        match self {
+            Self::Rc(domain) => domain.has_left(peer),
+            Self::Fabric(over) => over.domain.has_left(peer),
+        }
+    }
+
     /// What went wrong behind the scenes since the last call: for logs.
     pub fn take_remarks(&mut self) -> Vec<String> {
         match self {

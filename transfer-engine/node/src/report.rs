@@ -1,10 +1,11 @@
 //! What becomes of an engine's lanes, for the log (`SHUNT_LOG`) and for Prometheus (`SHUNT_METRICS`).
 
+use crate::cuts::Why;
 use crate::error::NoNode;
 use shunt::host::events::{EndMetrics, Logging, Watching};
 use shunt_transfer_engine::domain::LaneFacts;
 use shunt_transfer_engine::transfer::Counts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Installs the log that the environment asks for: for programs that cannot install one, in C above all.
 ///
@@ -23,6 +24,8 @@ pub struct Report {
     counts: Counts,
     /// How many lanes go each way.
     ways: BTreeMap<Way, u32>,
+    /// Peers that have left or were cut off: of their lanes nothing more is told.
+    gone: BTreeSet<u32>,
     metrics: Option<EndMetrics>,
 }
 
@@ -31,7 +34,7 @@ impl Report {
     pub fn of_end(end: u32) -> Self {
         let endpoint = Watching::from_env().endpoint();
         let metrics = endpoint.map(|endpoint| endpoint.metrics().of_end(end));
-        Self { end, counts: Counts::default(), ways: BTreeMap::new(), metrics }
+        Self { end, counts: Counts::default(), ways: BTreeMap::new(), gone: BTreeSet::new(), metrics }
     }
 
     /// Tells what has changed since the last call. Lanes are looked at only if their counts have.
@@ -40,7 +43,7 @@ impl Report {
             return;
         }
         let mut ways = BTreeMap::new();
-        for lane in lanes() {
+        for lane in lanes().filter(|lane| !self.gone.contains(&lane.peer.0)) {
             *ways.entry((lane.peer.0, lane.local, lane.remote)).or_default() += 1;
         }
         let before = std::mem::replace(&mut self.ways, ways);
@@ -55,6 +58,26 @@ impl Report {
             }
         }
         self.counts = counts;
+    }
+
+    /// Tells that a peer is not there any more.
+    pub(crate) fn gone(&mut self, peer: u32, why: Why) {
+        let (end, lanes) = (self.end, self.to(peer));
+        self.gone.insert(peer);
+        self.ways.retain(|(to, ..), _| *to != peer);
+        if let Some(metrics) = &self.metrics {
+            metrics.lanes(peer, 0);
+        }
+        match why {
+            Why::Left => tracing::info!(
+                target: "shunt", event = "peer_left", end, peer, lanes,
+                "a peer has left; what was under way to it and expected of it ends"
+            ),
+            Why::CutOff => tracing::info!(
+                target: "shunt", event = "peer_cut_off", end, peer, lanes,
+                "this end cut a peer off; what was under way to it and expected of it ends"
+            ),
+        }
     }
 
     /// Lanes to a peer.

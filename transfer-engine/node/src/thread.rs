@@ -2,12 +2,15 @@
 
 use crate::asker::{Asker, Told};
 use crate::connect::Connected;
+use crate::cuts::{Cuts, Why};
 use crate::error::NoNode;
 use crate::mailbox::Mailbox;
+use crate::mates::Mates;
 use crate::rails::Rails;
 use crate::report::Report;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::engine::Engine;
+use shunt_transfer_engine::ids::PeerId;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -26,11 +29,20 @@ pub(crate) struct Begun<T> {
     asker: Asker,
     ready: Receiver<Result<T, NoNode>>,
     inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
+    cuts: Cuts,
     thread: JoinHandle<()>,
 }
 
-/// What comes of it: what was told, the way to the thread, where messages come, and the thread.
-pub(crate) type Ready<T> = (T, Asker, Arc<Mailbox<(u32, Vec<u8>)>>, JoinHandle<()>);
+/// What comes of it.
+pub(crate) struct Ready<T> {
+    /// What there is to say of the engine.
+    pub told: T,
+    pub asker: Asker,
+    /// Where messages come.
+    pub inbox: Arc<Mailbox<(u32, Vec<u8>)>>,
+    pub cuts: Cuts,
+    pub thread: JoinHandle<()>,
+}
 
 impl<T> Begun<T> {
     /// Waits until its engine is ready.
@@ -41,7 +53,8 @@ impl<T> Begun<T> {
         // A thread that panicked tells nothing.
         let refused = || NoNode::Refused("an engine's thread has ended before it was ready".to_owned());
         let told = self.ready.recv().map_err(|_| refused())??;
-        Ok((told, self.asker, self.inbox, self.thread))
+        let Self { asker, inbox, cuts, thread, .. } = self;
+        Ok(Ready { told, asker, inbox, cuts, thread })
     }
 }
 
@@ -62,33 +75,44 @@ pub(crate) fn begin<T: Send + 'static>(
     let (asker, told) = Asker::new();
     let (tell, ready) = channel();
     let (name, inbox) = (format!("transfer {end}"), Arc::new(Mailbox::default()));
-    let (mail, own) = (inbox.clone(), asker.clone());
+    let (mail, own, cuts) = (inbox.clone(), asker.clone(), Cuts::default());
+    let known = cuts.clone();
     let thread = std::thread::Builder::new().name(name).spawn(move || match make() {
-        Ok(Connected { engine, world, told: ready }) => {
+        Ok(Connected { engine, world, mates, told: ready }) => {
             own.drive();
             // Without it the thread ends once nobody can ask any more.
             drop(own);
             let _ = tell.send(Ok(ready));
             let mail = ClosesMail(mail);
-            drive(engine, Report::of_end(end), &|| Nanos::new(world.now_ns()), &told, &mail.0);
+            let driven = Driven { engine, report: Report::of_end(end), mates, cuts: known };
+            drive(driven, &|| Nanos::new(world.now_ns()), &told, &mail.0);
         }
         Err(error) => _ = tell.send(Err(error)),
     });
-    Begun { asker, ready, inbox, thread: thread.expect("a thread can be made") }
+    Begun { asker, ready, inbox, cuts, thread: thread.expect("a thread can be made") }
+}
+
+/// An engine, and what its thread does beside its steps.
+struct Driven {
+    engine: Engine<Rails>,
+    report: Report,
+    mates: Mates,
+    cuts: Cuts,
 }
 
 /// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
-fn drive(
-    mut engine: Engine<Rails>,
-    mut report: Report,
-    now: &dyn Fn() -> Nanos,
-    told: &Receiver<Told>,
-    inbox: &Mailbox<(u32, Vec<u8>)>,
-) {
+fn drive(driven: Driven, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: &Mailbox<(u32, Vec<u8>)>) {
+    let Driven { mut engine, mut report, mut mates, cuts } = driven;
     let (mut idle, mut end) = (0, Nanos::MAX);
     while now() < end {
+        // Before the step, which takes what they had sent until then.
+        let left = mates.look(now(), |peer| engine.domain.has_left(PeerId(peer)));
         if engine.step(now()) {
             idle = 0;
+        }
+        for peer in left {
+            // False of one that was cut off before.
+            let _ = cuts.cut(&mut engine, now(), peer, Why::Left);
         }
         while let Some((peer, message)) = engine.take_message() {
             inbox.put((peer.0, message));
@@ -97,6 +121,7 @@ fn drive(
             shunt::host::complain!("shunt transfer: {remark}");
         }
         if end == Nanos::MAX {
+            cuts.take_news().into_iter().for_each(|(peer, why)| report.gone(peer, why));
             report.look(engine.counts(), || engine.lanes());
         }
         let nap = match idle {

@@ -3,6 +3,7 @@
 use super::doubts::Counting;
 use super::endpoint::Made;
 use super::lane::{LANE_DEPTH, Lane};
+use super::leaving::{Gone, Leavings};
 use super::owner::{Owned, OwnedPath};
 use super::queue::{Came, Queue};
 use super::rails::{Draw, Patience, RailKey};
@@ -64,22 +65,12 @@ pub struct RcDomain {
     patience: Patience,
     arrived: VecDeque<Arrival>,
     ports_asked: Nanos,
-    leaving: Vec<Leaving>,
+    leaving: Leavings,
     counting: Counting,
     /// Dropped after the engine, whose workers may be fencing what uses them.
     keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
     /// Dropped last: queue pairs and keys stand in their protection domains.
     _rails: Vec<Arc<Rail>>,
-}
-
-/// A peer that is being cut off.
-struct Leaving {
-    peer: PeerId,
-    /// Of its paths, whose halves are being destroyed.
-    keys: Vec<usize>,
-    lanes: Vec<LaneId>,
-    /// When no packet of theirs is on its way any more: known once all halves are destroyed.
-    quiet: Option<Nanos>,
 }
 
 impl RcDomain {
@@ -129,7 +120,7 @@ impl RcDomain {
             patience,
             arrived: VecDeque::new(),
             ports_asked: now,
-            leaving: Vec::new(),
+            leaving: Leavings::default(),
             counting: Counting::default(),
             keys: BTreeMap::new(),
             _rails: rails,
@@ -200,6 +191,11 @@ impl RcDomain {
         self.keys.get_mut(region.keys()).into_iter().flatten().try_for_each(RailKey::take_back)?;
         self.keys.remove(region.keys());
         Ok(())
+    }
+
+    /// True once the peer has said that it ends. Nothing more of it comes; what came before is told by the next poll.
+    pub fn has_left(&self, peer: PeerId) -> bool {
+        self.engine.links.has_left(peer.0)
     }
 
     /// What went wrong behind the scenes since the last call: for logs.
@@ -405,22 +401,15 @@ impl RcDomain {
     /// Peers that are cut off, and lanes to them of which nothing is on its way any more.
     fn look_at_leaving(&mut self, now: Nanos, events: &mut Vec<Event>) {
         let Self { leaving, lanes, engine, .. } = self;
-        leaving.retain_mut(|one| match one.quiet {
-            None if one.keys.iter().any(|key| engine.destroys.has_any(*key)) => true,
-            None => {
-                events.push(Event::Left(one.peer));
-                one.quiet = Some(now + engine.timing.lifetime);
-                true
-            }
-            Some(quiet) if now < quiet => true,
-            Some(_) => {
-                for id in &one.lanes {
-                    lanes.remove(id);
-                    events.push(Event::Closed(*id, Fence::NoTruth));
+        for gone in leaving.look(now, engine.timing.lifetime, |key| engine.destroys.has_any(key)) {
+            events.push(match gone {
+                Gone::Peer(peer) => Event::Left(peer),
+                Gone::Lane(id) => {
+                    lanes.remove(&id);
+                    Event::Closed(id, Fence::NoTruth)
                 }
-                false
-            }
-        });
+            });
+        }
     }
 
     /// Immediates that have arrived, on whichever queue pair. One that its NIC has destroyed is looked at once more.
@@ -485,7 +474,7 @@ impl Domain for RcDomain {
             self.lanes.get_mut(lane).into_iter().for_each(|lane| lane.told = true);
             self.counting.doubts.forget(*lane);
         }
-        self.leaving.push(Leaving { peer, keys, lanes, quiet: None });
+        self.leaving.begin(peer, keys, lanes);
     }
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {

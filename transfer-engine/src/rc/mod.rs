@@ -10,6 +10,7 @@
 //! | `endpoint` | the same, as the recovery engine sees it |
 //! | `owner` | the paths, as their owner knows them |
 //! | `lane` | one incarnation of a path, as transfers use it |
+//! | `leaving` | peers that are being cut off; pure |
 //! | `doubts` | lanes whose fence told no count: peers are asked for theirs; pure |
 //! | `address` | where an end is, as it is sent to others |
 //! | `words` | what ends tell each other; pure |
@@ -21,6 +22,7 @@ mod domain;
 mod doubts;
 mod endpoint;
 mod lane;
+mod leaving;
 mod owner;
 mod queue;
 mod rails;

@@ -1,0 +1,98 @@
+//! Ends of a job that end in order, and peers that are cut off: what the others are told, and when it is proved.
+
+use super::{Own, SOON, described};
+use shunt::host::connect::tcp::JoinOptions;
+use shunt::host::job::Joining;
+use shunt_transfer::{NicKind, Node, Place, Secret, Source, Wish};
+use shunt_transfer_engine::engine::Share;
+use shunt_transfer_engine::error::TransferError;
+use shunt_transfer_engine::ids::PeerId;
+use shunt_transfer_engine::region::Rights;
+use std::net::TcpListener;
+use std::time::Duration;
+
+fn source() -> Source {
+    Source::find(Wish { nic: NicKind::Soft, rails: 1, soft_gbps: 1.0 }).expect("software is there")
+}
+
+fn job(ends: u32) -> Vec<Node> {
+    Node::start(Place::alone(&source(), ends).expect("NICs"), 1).expect("connected")
+}
+
+/// The last end of a job ends: what the first one has under way to it, and awaits of it, ends as such.
+fn is_told(mut nodes: Vec<Node>) {
+    let own: Vec<_> = nodes.iter().map(|node| Own::new(node, 64, 0, Rights::Write)).collect();
+    let targets: Vec<_> = own.iter().map(described).collect();
+    let gone = nodes.len() - 1;
+    let peer = gone as u32;
+    // What was sent before is there, also if nobody has looked.
+    nodes[gone]
+        .write(0, 64, Some(1), (&own[gone].region, 0), (&targets[0], 0))
+        .expect("fits")
+        .wait(SOON)
+        .expect("open");
+    nodes[gone].send(0, b"last words").expect("short").wait(SOON).expect("open");
+    let awaited = nodes[0].expect(peer, 2, 1, None).expect("open");
+    drop(nodes.pop());
+    assert!(matches!(
+        awaited.wait(SOON).expect("open"),
+        Some(Err(TransferError::Missing { imm: 2, got: 0, .. }))
+    ));
+    let write =
+        |to| nodes[0].write(to, 64, None, (&own[0].region, 0), (&targets[to as usize], 0)).expect("fits");
+    let ended = |to| write(to).wait(SOON).expect("open").expect("in time").result;
+    assert!(matches!(ended(peer), Err(TransferError::PeerLeft { .. })));
+    assert!(nodes[0].revoke(peer, SOON).expect("it was there"), "nothing of it lands any more");
+    assert_eq!(nodes[0].receive(SOON).expect("open"), Some((peer, b"last words".to_vec())));
+    let late = nodes[0].expect(peer, 3, 1, None).expect("open").wait(SOON).expect("open");
+    assert!(matches!(late, Some(Err(TransferError::Missing { .. }))), "{late:?}");
+    // The others go on.
+    for to in 1..peer {
+        assert_eq!(ended(to), Ok(()));
+        let share =
+            |to| Share { peer: PeerId(to), len: 64, imm: None, from: 0, to: (&targets[to as usize], 0) };
+        let shares = nodes[0].scatter(&own[0].region, &[share(to), share(peer)]).expect("fits");
+        let ends = shares.wait(SOON).expect("open").expect("in time");
+        assert_eq!(ends[0].result, Ok(()));
+        assert!(matches!(ends[1].result, Err(TransferError::PeerLeft { .. })), "{ends:?}");
+    }
+    drop(nodes);
+}
+
+#[test]
+fn the_others_of_a_job_are_told_at_once_that_an_end_has_left() {
+    is_told(job(3));
+}
+
+#[test]
+fn the_others_are_told_in_their_own_processes_as_well() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let root = listener.local_addr().expect("bound");
+    let mut listener = Some(listener);
+    let fabric = format!("leaving-{}", std::process::id());
+    let ends = [0, 1].map(|rank| {
+        let secret = Secret::from_text("a secret of these tests").expect("a secret");
+        let options =
+            JoinOptions { listener: listener.take(), ..JoinOptions::new(rank, 2, root.into(), secret) };
+        let joining = Joining { options, fabric: fabric.clone(), made_up: true };
+        std::thread::spawn(move || {
+            let place = Place::join(&source(), joining).expect("joined");
+            Node::start(place, 1).expect("connected").remove(0)
+        })
+    });
+    is_told(ends.map(|end| end.join().expect("no panic")).into());
+}
+
+#[test]
+fn a_peer_whose_fence_was_not_proved_in_time_is_asked_for_again() {
+    for _ in 0..5 {
+        let nodes = job(2);
+        let in_time = nodes[0].revoke(1, Duration::ZERO).expect("it is there");
+        assert!(nodes[0].revoke(1, SOON).expect("it was there"), "its queue pairs are destroyed");
+        assert!(nodes[0].revoke(1, Duration::ZERO).expect("it was there"), "that stays so");
+        if !in_time {
+            return;
+        }
+    }
+    panic!("each fence was proved before it was asked for");
+}
