@@ -5,11 +5,13 @@
 //! Nothing waits for a lock with the interpreter held.
 
 mod buffer;
+mod ended;
 mod error;
 mod held;
 mod job;
 mod normal;
 mod transfer;
+mod watched;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,8 +37,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transfer::PyNode>()?;
     module.add_class::<transfer::PyRegion>()?;
     module.add_class::<transfer::PyTarget>()?;
-    module.add_class::<transfer::PyTransfer>()?;
-    module.add_class::<transfer::PyExpectation>()?;
+    module.add_class::<ended::PyTransfer>()?;
+    module.add_class::<ended::PyExpectation>()?;
+    module.add_class::<ended::PyScattered>()?;
+    module.add_class::<ended::PyMet>()?;
+    module.add_class::<watched::PyWatcher>()?;
     module.add_function(wrap_pyfunction!(buffer::size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_layout, module)?)?;

@@ -1,24 +1,21 @@
 //! The transfer engine: an end of a job, memory that is lent to it, transfers. What Python sees is `shunt_transfer`.
 
+use crate::ended::{PyExpectation, PyMet, PyScattered, PyTransfer, refused, waited};
 use crate::job::{self, PyRoot};
+use crate::watched::{PyWatcher, Word};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
-use shunt_transfer::pending::{CancelHow, End};
 use shunt_transfer::transport::Names;
-use shunt_transfer::{
-    CallError, Change, Expectation, NicKind, NoNode, Node, Place, Region, Source, Transfer, Way, Wish,
-};
-use shunt_transfer_engine::error::TransferError;
+use shunt_transfer::{CallError, Change, NicKind, NoNode, Node, Place, Region, Source, Way, Wish};
+use shunt_transfer_engine::engine::Share;
+use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
-
-/// Between two looks for a signal such as that of Ctrl-C.
-const SLICE: Duration = Duration::from_millis(50);
+use std::time::Duration;
 
 fn no_node(error: &NoNode) -> PyErr {
     match error {
@@ -27,29 +24,6 @@ fn no_node(error: &NoNode) -> PyErr {
         }
         _ => PyRuntimeError::new_err(error.to_string()),
     }
-}
-
-/// What was asked wrongly is a `ValueError`: nothing was posted.
-fn refused(error: &CallError) -> PyErr {
-    match error {
-        CallError::Transfer(_) | CallError::Memory(_) => PyValueError::new_err(error.to_string()),
-        _ => PyRuntimeError::new_err(error.to_string()),
-    }
-}
-
-/// An error by its name, and its text.
-fn named(error: &TransferError) -> (&'static str, String) {
-    let name = match error {
-        TransferError::PeerLost { .. } => "peer_lost",
-        TransferError::PeerLeft { .. } => "peer_left",
-        TransferError::Denied { .. } => "denied",
-        TransferError::Cancelled { .. } => "cancelled",
-        TransferError::Uncertain { .. } => "uncertain",
-        TransferError::Unproven { .. } => "unproven",
-        TransferError::Missing { .. } => "missing",
-        _ => "refused",
-    };
-    (name, error.to_string())
 }
 
 fn rights(name: &str) -> PyResult<Rights> {
@@ -80,6 +54,9 @@ const SOFT_GBPS: f64 = 1.0;
 /// software.
 type Typed = (String, Option<String>, Vec<String>, Option<String>, Option<f64>);
 
+/// Peer, target and offset in it, offset in the source, bytes, immediate.
+type PyShare = (u32, Py<PyTarget>, u64, u64, u64, Option<u32>);
+
 /// What is asked for.
 struct Asked {
     way: Way,
@@ -100,23 +77,6 @@ impl Asked {
 
     fn source(&self) -> Result<Source, NoNode> {
         Source::by(&self.way, &NAMES, self.wish)
-    }
-}
-
-/// Waits without the interpreter, and lets a signal end it. `None`: not in time.
-fn waited<T: Send>(
-    py: Python<'_>,
-    patience_ns: u64,
-    wait: impl Fn(Duration) -> Result<Option<T>, CallError> + Sync,
-) -> PyResult<Option<T>> {
-    let began = Instant::now();
-    loop {
-        let left = Duration::from_nanos(patience_ns).saturating_sub(began.elapsed());
-        let ended = py.detach(|| wait(left.min(SLICE))).map_err(|error| refused(&error))?;
-        if ended.is_some() || left <= SLICE {
-            return Ok(ended);
-        }
-        py.check_signals()?;
     }
 }
 
@@ -368,6 +328,65 @@ impl PyNode {
         self.call(py, move |node| node.expect(peer, imm, count, patience)).map(PyExpectation)
     }
 
+    /// Drops the count of an immediate.
+    fn forget(&self, py: Python<'_>, peer: u32, imm: u32) -> PyResult<()> {
+        self.call(py, move |node| node.forget(peer, imm))
+    }
+
+    /// How many immediates of a peer have arrived and were not taken by an expectation.
+    fn counter(&self, py: Python<'_>, peer: u32, imm: u32) -> PyResult<u64> {
+        self.call(py, move |node| node.counter(peer, imm))
+    }
+
+    /// Begins to write parts of a region: peer, target and offset in it, offset in the region, bytes and immediate of
+    /// each.
+    fn scatter(&self, py: Python<'_>, from: &PyRegion, shares: Vec<PyShare>) -> PyResult<PyScattered> {
+        let from = from.0.clone();
+        let targets: Vec<MrDesc> = shares.iter().map(|share| share.1.get().0.clone()).collect();
+        let share = |(share, to)| {
+            let (peer, _, at, from, len, imm): &PyShare = share;
+            Share { peer: PeerId(*peer), len: *len, imm: *imm, from: *from, to: (to, *at) }
+        };
+        let all: Vec<Share<'_>> = shares.iter().zip(&targets).map(share).collect();
+        self.call(py, |node| node.scatter(&from, &all)).map(PyScattered)
+    }
+
+    /// Begins to meet others, each with a region of it.
+    fn barrier(
+        &self,
+        py: Python<'_>,
+        imm: u32,
+        region: &PyRegion,
+        others: Vec<(u32, Py<PyTarget>)>,
+        patience_ns: u64,
+    ) -> PyResult<PyMet> {
+        let region = region.0.clone();
+        let targets: Vec<(u32, MrDesc)> =
+            others.iter().map(|(peer, target)| (*peer, target.get().0.clone())).collect();
+        let others: Vec<(u32, &MrDesc)> = targets.iter().map(|(peer, target)| (*peer, target)).collect();
+        let patience = Duration::from_nanos(patience_ns);
+        self.call(py, |node| node.barrier(imm, &region, &others, patience)).map(PyMet)
+    }
+
+    /// Watches a word of 8 bytes, which `owner` keeps.
+    fn watch(&self, py: Python<'_>, address: u64, owner: Py<PyAny>) -> PyResult<PyWatcher> {
+        // SAFETY: the array or tensor that `owner` is keeps this memory, at this address, until it is dropped: the
+        // package takes both from it, and looks that it has 8 bytes.
+        let word = unsafe { Word::of(address, owner) }?;
+        self.call(py, move |node| PyWatcher::begin(node, word))
+    }
+
+    /// Ends a watcher: whether it had not ended before.
+    fn unwatch(&self, py: Python<'_>, watcher: &PyWatcher) -> PyResult<bool> {
+        let id = watcher.id();
+        self.call(py, move |node| node.unwatch(id))
+    }
+
+    /// Nanoseconds that a peer may be without a rail before it counts as lost.
+    fn give_up(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.call(py, Node::give_up)?.as_nanos() as u64)
+    }
+
     /// Lanes left because of a fault, lanes opened, pieces sent again.
     fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
         let counts = self.call(py, Node::counts)?;
@@ -429,53 +448,5 @@ impl PyTarget {
 
     fn bytes(&self) -> u64 {
         self.0.bytes()
-    }
-}
-
-/// A transfer that was begun.
-#[pyclass(frozen, name = "Transfer", module = "shunt_ep._native")]
-pub struct PyTransfer(Transfer);
-
-/// How something ended: its error by name and text, if it has one, and whether nothing of it lands any more.
-type Ended = (Option<(&'static str, String)>, bool);
-
-#[pymethods]
-impl PyTransfer {
-    /// How it ended; `None`: not in time.
-    fn wait(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<Ended>> {
-        let ended = waited(py, patience_ns, |patience| self.0.wait(patience))?;
-        Ok(ended.map(|End { result, is_quiet }| (result.err().map(|error| named(&error)), is_quiet)))
-    }
-
-    /// Cancels it: `unposted`, `now`, or `drain` and how long.
-    fn cancel(&self, how: &str, drain_ns: u64) -> PyResult<()> {
-        let how = match how {
-            "unposted" => CancelHow::Unposted,
-            "drain" => CancelHow::Drain(Duration::from_nanos(drain_ns)),
-            "now" => CancelHow::Now,
-            _ => {
-                let text = format!("how: expected unposted, drain or now, got {how:?}");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        self.0.cancel(how);
-        Ok(())
-    }
-}
-
-/// Immediates that are awaited.
-#[pyclass(frozen, name = "Expectation", module = "shunt_ep._native")]
-pub struct PyExpectation(Expectation);
-
-#[pymethods]
-impl PyExpectation {
-    /// How it ended; `None`: not in time.
-    fn wait(&self, py: Python<'_>, patience_ns: u64) -> PyResult<Option<Ended>> {
-        let ended = waited(py, patience_ns, |patience| self.0.wait(patience))?;
-        // What is missing may still come.
-        Ok(ended.map(|result| {
-            let is_quiet = result.is_ok();
-            (result.err().map(|error| named(&error)), is_quiet)
-        }))
     }
 }

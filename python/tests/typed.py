@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import shunt_ep
+import shunt_transfer as st
 
 RANKS, EXPERTS, TOKENS, HIDDEN, TOPK = 2, 4, 8, 512, 2
 
@@ -32,6 +33,34 @@ def layer(buffer: shunt_ep.Buffer, seed: int) -> bool:
     return bool(np.array_equal(shunt_ep.from_bf16(combined), x))
 
 
+def transfers() -> list[tuple[int, int]]:
+    """A scatter of one share, a barrier, a count, and a word that is watched."""
+    told: list[tuple[int, int]] = []
+    one, two = st.Engine.threads(2)
+    with one, two:
+        word: npt.NDArray[np.uint64] = np.zeros(1, np.uint64)
+        own, other = one.register(np.full(1, 5, np.uint64), "write"), two.register(word, "write")
+        target = st.Target(other.describe())
+        seen = threading.Event()
+
+        def each(before: int, now: int) -> None:
+            told.append((before, now))
+            seen.set()
+
+        watcher: st.Watcher = two.watch(word, each)
+        scatter: st.Scattered = one.scatter(own, [st.Share(1, target, 8, imm=1)])
+        ends: list[st.TransferError | None] = scatter.shares(30)
+        met: st.Met = one.barrier(2, own, {1: target}, timeout=30)
+        two.barrier(2, other, {0: st.Target(own.describe())}, timeout=30).wait()
+        met.wait()
+        two.expect(0, 1, timeout=30).wait()
+        count: int = two.counter(0, 1)
+        two.forget(0, 1)
+        was_there: bool = seen.wait(30) and two.unwatch(watcher)
+        assert was_there and ends == [None] and count == 0, (ends, count)
+    return told
+
+
 def main() -> None:
     size: int = shunt_ep.Buffer.get_low_latency_rdma_size_hint(TOKENS, HIDDEN, RANKS, EXPERTS)
     job = shunt_ep.SoftJob(RANKS, size, num_qps_per_rank=EXPERTS // RANKS)
@@ -48,6 +77,7 @@ def main() -> None:
     for thread in threads:
         thread.join()
     assert kept == [True] * RANKS, kept
+    assert transfers() == [(0, 5)]
 
 
 main()

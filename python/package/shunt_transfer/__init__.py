@@ -5,6 +5,22 @@ Between the begin of a transfer and its end, do not touch what it reads or write
 are counted once, whatever fails.
 """
 
-from .engine import Change, Counts, Engine, Expectation, Message, Region, Target, Transfer, TransferError
+from .engine import Change, Counts, Engine, Message, Region, Share, Target
+from .pending import Expectation, Met, Scattered, Transfer, TransferError
+from .watching import Watcher
 
-__all__ = ["Change", "Counts", "Engine", "Expectation", "Message", "Region", "Target", "Transfer", "TransferError"]
+__all__ = [
+    "Change",
+    "Counts",
+    "Engine",
+    "Expectation",
+    "Message",
+    "Met",
+    "Region",
+    "Scattered",
+    "Share",
+    "Target",
+    "Transfer",
+    "TransferError",
+    "Watcher",
+]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -14,23 +11,12 @@ import numpy as np
 from shunt_ep import _native, checked
 from shunt_ep.group import gatherer
 
-# Longer than any wait: what `timeout=None` means.
-_FOREVER = checked.U64
+from .pending import Expectation, Met, Scattered, Transfer, patience
+from .watching import Watcher
+
 _RAILS_MAX = 8
-
-
-class TransferError(RuntimeError):
-    """A transfer or an expectation that failed.
-
-    `kind` is `peer_lost`, `peer_left`, `denied`, `cancelled`, `uncertain`, `unproven` or `missing`.
-
-    `is_quiet` says that no byte of it lands any more, so that its memory may be used again. It is False with `unproven`,
-    and with `missing`: what did not come in time may still come.
-    """
-
-    def __init__(self, text: str, kind: str, is_quiet: bool) -> None:
-        super().__init__(text)
-        self.kind, self.is_quiet = kind, is_quiet
+# Bytes of a word.
+_WORD = 8
 
 
 class Change(NamedTuple):
@@ -55,84 +41,15 @@ class Counts(NamedTuple):
     again: int
 
 
-def _patience(timeout: float | None) -> int:
-    return _FOREVER if timeout is None else 0 if timeout == 0 else checked.seconds(timeout, "timeout")
+class Share(NamedTuple):
+    """What one peer gets of a scatter: `nbytes` of the source, 2^30 at most, and an immediate if there is one."""
 
-
-class _Pending:
-    """What ends once."""
-
-    _what = "it"
-
-    def __init__(self, native: Any, kept: tuple[Any, ...] = ()) -> None:
-        self._native, self._kept = native, kept
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Returns when it has ended well.
-
-        Raises TransferError if it failed, and TimeoutError if it has not ended after `timeout` seconds: it goes on.
-        """
-        ended = self._native.wait(_patience(timeout))
-        if ended is None:
-            raise TimeoutError(f"{self._what}: expected its end within {timeout} s, it goes on")
-        error, is_quiet = ended
-        if error is not None:
-            raise TransferError(error[1], error[0], is_quiet)
-
-    def __await__(self) -> Generator[Any, None, None]:
-        """As `wait`, in an event loop. Any number may be awaited at once: each has a thread that waits for it."""
-        return self._ended().__await__()
-
-    async def _ended(self) -> None:
-        # Not the loop's executor: it has few threads, and each would be taken by one that waits for a later one.
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def tell(error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        def watch() -> None:
-            error: BaseException | None = None
-            try:
-                self.wait()
-            except BaseException as raised:
-                error = raised
-            # The loop may be closed by now.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(tell, error)
-
-        threading.Thread(target=watch, name="shunt transfer await", daemon=True).start()
-        await future
-
-    def done(self) -> bool:
-        """Whether it has ended, well or not."""
-        return self._native.wait(0) is not None
-
-
-class Transfer(_Pending):
-    """A write or read that was begun. It goes on if nothing refers to it any more."""
-
-    _what = "a transfer"
-
-    def cancel(self, how: str = "now", *, drain: float = 0.0) -> None:
-        """Cancels it, and returns at once; `wait` then raises, with `kind` `cancelled`, or nothing if it had ended.
-
-        `now` fences the rails that hold pieces of it. `drain` waits for those, for `drain` seconds at most. `unposted`
-        waits for them as long as they take.
-        """
-        how = checked.instance(how, str, "how", '"now", "drain" or "unposted"')
-        self._native.cancel(how, checked.seconds(drain, "drain") if drain else 0)
-
-
-class Expectation(_Pending):
-    """Immediates that are awaited."""
-
-    _what = "an expectation"
+    peer: int
+    target: Target
+    nbytes: int
+    source_offset: int = 0
+    target_offset: int = 0
+    imm: int | None = None
 
 
 class Region:
@@ -162,27 +79,41 @@ class Target:
         return int(self._native.bytes())
 
 
-def _memory(memory: Any) -> tuple[int, int]:
+def _target(target: Target) -> Target:
+    return checked.instance(target, Target, "target", "a Target")
+
+
+def _share(share: Share) -> tuple[int, Any, int, int, int, int | None]:
+    """As the library takes it: peer, target and offset in it, offset in the source, bytes, immediate."""
+    share = checked.instance(share, Share, "shares", "a Share of each peer")
+    peer, target = checked.whole(share.peer, "peer"), _target(share.target)
+    to = checked.whole(share.target_offset, "target_offset", 0, checked.U64)
+    at = checked.whole(share.source_offset, "source_offset", 0, checked.U64)
+    imm = None if share.imm is None else checked.whole(share.imm, "imm")
+    return peer, target._native, to, at, checked.whole(share.nbytes, "nbytes", 0, checked.U64), imm
+
+
+def _memory(memory: Any, what: str = "memory", *, is_written: bool = True) -> tuple[int, int]:
     """Address and bytes."""
     right = "a NumPy array, a tensor on the CPU, or an object with a buffer that can be written to"
     if checked.is_torch(memory):
         if memory.device.type != "cpu":
-            raise ValueError(f"memory: expected a tensor on the CPU, got one on {memory.device}")
+            raise ValueError(f"{what}: expected a tensor on the CPU, got one on {memory.device}")
         if not memory.is_contiguous():
-            raise ValueError("memory: expected a contiguous tensor, got one with gaps")
+            raise ValueError(f"{what}: expected a contiguous tensor, got one with gaps")
         if memory.numel() == 0:
-            raise ValueError("memory: expected one byte or more, got none")
+            raise ValueError(f"{what}: expected one byte or more, got none")
         return int(memory.data_ptr()), int(memory.element_size() * memory.numel())
     try:
         array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
     except (TypeError, ValueError):
-        raise TypeError(f"memory: expected {right}, got {checked.shown(memory)}") from None
+        raise TypeError(f"{what}: expected {right}, got {checked.shown(memory)}") from None
     if not array.flags.c_contiguous:
-        raise ValueError("memory: expected an array in C's order without gaps, got another one")
+        raise ValueError(f"{what}: expected an array in C's order without gaps, got another one")
     if array.nbytes == 0:
-        raise ValueError("memory: expected one byte or more, got none")
-    if not array.flags.writeable:
-        raise ValueError("memory: expected memory that can be written to, got memory that can be read alone")
+        raise ValueError(f"{what}: expected one byte or more, got none")
+    if is_written and not array.flags.writeable:
+        raise ValueError(f"{what}: expected memory that can be written to, got memory that can be read alone")
     return int(array.ctypes.data), int(array.nbytes)
 
 
@@ -315,7 +246,7 @@ class Engine:
 
     def next_change(self, timeout: float | None = None) -> Change | None:
         """The oldest change among the peers of a node; None if there is none within `timeout` seconds."""
-        change = self._native.next_change(_patience(timeout))
+        change = self._native.next_change(patience(timeout))
         return None if change is None else Change(*change)
 
     def revoke(self, peer: int, timeout: float = 5.0) -> bool:
@@ -333,7 +264,7 @@ class Engine:
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The oldest message; None if none comes within `timeout` seconds."""
-        came = self._native.receive(_patience(timeout))
+        came = self._native.receive(patience(timeout))
         return None if came is None else Message(came[0], bytes(came[1]))
 
     def deregister(self, region: Region) -> None:
@@ -423,6 +354,28 @@ class Engine:
         count = max(source.nbytes - at, 0) if nbytes is None else checked.whole(nbytes, "nbytes", 0, checked.U64)
         return Transfer(self._native.read(checked.whole(peer, "peer"), count, other, at, own, to))
 
+    def scatter(self, source: Region, shares: Sequence[Share]) -> Scattered:
+        """Begins to write parts of `source` to several peers, each its share: one write and one immediate each.
+
+        A peer that is lost holds up no other one. Raises ValueError where one does not fit, and posts nothing then.
+        """
+        checked.instance(source, Region, "source", "what register gave")
+        return Scattered(self._native.scatter(source._native, [_share(share) for share in shares]))
+
+    def barrier(self, imm: int, region: Region, others: Mapping[int, Target], timeout: float | None = None) -> Met:
+        """Begins to meet others: ends when each of them has called it with this end.
+
+        `others`: a region of each, by its number here, which peers may write. These and `region` lend their keys alone.
+        What was written before is not covered: wait for its end first. After `timeout` seconds, or when one of them is
+        lost, it ends with `missing`. Then take another `imm` for the next one: what comes late would count.
+        """
+        imm = checked.whole(imm, "imm")
+        checked.instance(region, Region, "region", "what register gave")
+        right = "targets by the numbers of peers"
+        pairs = checked.instance(others, Mapping, "others", right).items()
+        others_ = [(checked.whole(peer, "peer"), _target(target)._native) for peer, target in pairs]
+        return Met(self._native.barrier(imm, region._native, others_, patience(timeout)))
+
     def writes_of(self, nbytes: int) -> int:
         """How many immediates a single write of so many bytes counts."""
         return int(self._native.writes_of(checked.whole(nbytes, "nbytes", 0, checked.U64)))
@@ -436,6 +389,41 @@ class Engine:
         count = checked.whole(count, "count", 1, checked.U64)
         patience = None if timeout is None else checked.seconds(timeout, "timeout")
         return Expectation(self._native.expect(peer, imm, count, patience))
+
+    def counter(self, peer: int, imm: int) -> int:
+        """How many immediates of a peer have arrived and were not taken by an expectation."""
+        return int(self._native.counter(checked.whole(peer, "peer"), checked.whole(imm, "imm")))
+
+    def forget(self, peer: int, imm: int) -> None:
+        """Drops that count, of a transfer that was cancelled, say. An expectation of it ends with `missing`."""
+        self._native.forget(checked.whole(peer, "peer"), checked.whole(imm, "imm"))
+
+    def watch(self, word: Any, each: Callable[[int, int], object] | None = None) -> Watcher:
+        """Has the engine look at a word in each of its steps: 8 bytes that a kernel or another thread writes, say.
+
+        `word`: memory of 8 bytes at a multiple of 8, as in `numpy.zeros(1, numpy.uint64)`. It is written in one piece,
+        after what it tells of, and kept until the watcher ends. Values between two looks are passed over, the last one
+        never is. `each` is called with the value before and the value now, on a thread of the watcher's; what is true
+        ends it. Without `each` a change is waited for, or awaited.
+        """
+        address, nbytes = _memory(word, "word", is_written=False)
+        if nbytes != _WORD:
+            raise ValueError(f"word: expected memory of {_WORD} bytes, got {nbytes}")
+        if each is not None and not callable(each):
+            raise TypeError(f"each: expected a function of two values, got {checked.shown(each)}")
+        return Watcher(self._native, self._native.watch(address, word), each)
+
+    def unwatch(self, watcher: Watcher) -> bool:
+        """Ends a watcher: its word is not read and its function not called any more. False if it has ended already.
+
+        It waits for the function, unless that is what calls it.
+        """
+        checked.instance(watcher, Watcher, "watcher", "what watch gave")
+        return watcher._end(self._native)
+
+    def give_up(self) -> float:
+        """Seconds that a peer may be without a rail before it counts as lost."""
+        return int(self._native.give_up()) / 1e9
 
     def counts(self) -> Counts:
         """What this end has seen so far."""
