@@ -24,10 +24,20 @@ pub struct Counts {
     pub opened: u64,
     /// Lanes that were closed, because they failed or held what was cancelled. Those to a peer that has left are not.
     pub closed: u64,
+    /// Of those that were opened: between rails whose lane to the same peer was closed before.
+    pub returned: u64,
     /// Pieces that were under way on a closed lane and go over another one.
     pub again: u64,
     /// Times that some pieces of an immediate had arrived, some had not, and their receiver could not tell which.
     pub replays: u64,
+}
+
+impl Counts {
+    /// A lane was opened; whether one between its rails was closed before.
+    pub(crate) fn opened(&mut self, returns: bool) {
+        self.opened += 1;
+        self.returned += u64::from(returns);
+    }
 }
 
 /// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,

@@ -45,6 +45,8 @@ pub(crate) struct Route {
     next: usize,
     ones: VecDeque<Held>,
     lanes: Lanes,
+    /// Rails, of this end and of the peer, of lanes that were closed and not opened again.
+    closed: Vec<(u32, u32)>,
     /// Since when no lane is open.
     pub pathless: Option<Nanos>,
     /// The peer is lost, and that was said.
@@ -65,6 +67,7 @@ impl Route {
             next: 0,
             ones: VecDeque::new(),
             lanes: Lanes { all: Vec::new(), is_even: true },
+            closed: Vec::new(),
             pathless: None,
             lost: false,
             left: false,
@@ -127,11 +130,15 @@ impl Route {
         }
     }
 
-    /// A lane may be used.
-    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
+    /// A lane may be used. True if one between its rails was closed before.
+    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) -> bool {
+        let rails = (facts.local, facts.remote);
+        let before = self.closed.iter().position(|closed| *closed == rails);
+        before.into_iter().for_each(|at| _ = self.closed.swap_remove(at));
         self.lanes.all.push((id, Lane::new(facts)));
         self.lanes.compare();
         (self.pathless, self.lost) = (None, false);
+        before.is_some()
     }
 
     /// The peer leaves, and its lanes take no more.
@@ -159,6 +166,7 @@ impl Route {
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
         let at = self.lanes.all.iter().position(|(known, _)| *known == id)?;
         let (_, lane) = self.lanes.all.remove(at);
+        self.closed.push((lane.facts.local, lane.facts.remote));
         self.lanes.compare();
         Some(lane)
     }

@@ -72,12 +72,13 @@ impl Routes {
         self.all.iter()
     }
 
-    /// A lane may be used.
-    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
+    /// A lane may be used. True if one between its rails was closed before.
+    pub fn opened(&mut self, id: LaneId, facts: LaneFacts) -> bool {
         let at = self.to(facts.peer);
         self.of_lane.insert(id, at);
-        self.at(at).opened(id, facts);
+        let returns = self.at(at).opened(id, facts);
         self.make_ready(at);
+        returns
     }
 
     /// Where a lane is.

@@ -153,8 +153,7 @@ impl Transfers {
 
     /// A lane may be used.
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) {
-        self.counts.opened += 1;
-        self.routes.opened(id, facts);
+        self.counts.opened(self.routes.opened(id, facts));
     }
 
     /// Gives pieces to `post`, as many as lanes have room for: they are under way from here on. True if there were

@@ -63,6 +63,28 @@ fn what_a_failed_lane_had_not_executed_goes_to_the_others_in_order() {
     assert_eq!(outputs(&mut transfers), [ended(id, Ok(()), 5)]);
 }
 
+/// A peer that comes late has lanes that were never left: those do not return.
+#[test]
+fn a_lane_returns_only_between_rails_whose_lane_was_closed() {
+    let mut transfers = transfers(&[0], 9);
+    let lane = |peer, local| LaneFacts { peer: PeerId(peer), local, remote: local, depth: 9, rate: 1 };
+    let counts = |transfers: &mut Transfers, id, facts: Option<LaneFacts>| {
+        match facts {
+            Some(facts) => transfers.opened(LaneId(id), facts),
+            None => transfers.closed(Nanos::ZERO, LaneId(id), Fence::Executed(0)),
+        }
+        let Counts { opened, closed, returned, .. } = transfers.counts();
+        (opened, closed, returned)
+    };
+    assert_eq!(counts(&mut transfers, 1, Some(lane(1, 1))), (2, 0, 0), "a second rail");
+    assert_eq!(counts(&mut transfers, 0, None), (2, 1, 0));
+    assert_eq!(counts(&mut transfers, 2, Some(lane(2, 0))), (3, 1, 0), "another peer");
+    assert_eq!(counts(&mut transfers, 3, Some(lane(1, 0))), (4, 1, 1), "it is back");
+    assert_eq!(counts(&mut transfers, 4, Some(lane(1, 0))), (5, 1, 1), "one more than before");
+    assert_eq!(counts(&mut transfers, 3, None), (5, 2, 1));
+    assert_eq!(counts(&mut transfers, 5, Some(lane(1, 0))), (6, 2, 2), "it is back again");
+}
+
 #[test]
 fn a_count_that_cannot_be_is_no_truth() {
     for count in [0, 4] {

@@ -31,34 +31,30 @@ fn main() -> ExitCode {
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
     if let Some(to) = &options.sender {
         let text = serde_json::to_string(&revoke::send(options, source, to)?)?;
-        return Ok(Outcome { text, is_first: true, is_printed: true, status: 0 });
+        return Ok(Outcome { text, is_first: true, is_printed: true, status: 0, why: String::new() });
     }
     if options.mode == Mode::Revoke {
         let (part, clock) = revoke::receive(options, source)?;
         let verdict = Verdict::of(options, clock, &part, &part);
-        let status = verdict.exit_status();
-        return Ok(Outcome {
-            text: Document::new(verdict).pretty(),
-            is_first: true,
-            is_printed: true,
-            status,
-        });
+        let (status, why) = (verdict.exit_status(), verdict.why(options));
+        let text = Document::new(verdict).pretty();
+        return Ok(Outcome { text, is_first: true, is_printed: true, status, why });
     }
     let place = take("transfer_bw", source, 2)?;
-    let (text, status) = if options.table {
+    let (text, status, why) = if options.table {
         let table = table::run(options, &place)?;
-        let status = table.exit_status();
-        (Document::new(table).pretty(), status)
+        let (status, why) = (table.exit_status(), table.why());
+        (Document::new(table).pretty(), status, why)
     } else {
         let own = options.clone();
         let parts = both(&place, move |member, nics| run::run(&own, member, nics))?;
         let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
         let verdict = Verdict::of(options, place.nics.time_label(), sender, receiver);
-        let status = verdict.exit_status();
+        let (status, why) = (verdict.exit_status(), verdict.why(options));
         if place.is_first() {
             verdict.part.phases.iter().for_each(|phase| shunt::host::complain!("transfer_bw: {phase}"));
         }
-        (Document::new(verdict).pretty(), status)
+        (Document::new(verdict).pretty(), status, why)
     };
-    Ok(Outcome { text, is_first: place.is_first(), is_printed: !options.table, status })
+    Ok(Outcome { text, is_first: place.is_first(), is_printed: !options.table, status, why })
 }

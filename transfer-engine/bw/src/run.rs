@@ -17,7 +17,6 @@ pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Par
     let (mut end, exchange) = End::connect(options, member, nics, bytes)?;
     shunt::host::complain!("transfer_bw: end {pe}: connected, {} rails", options.nics.rails);
     let planned = Planned::begin(&options.nics.inject, pe, nics).map_err(anyhow::Error::msg)?;
-    let opened = end.engine.counts().opened;
     let mut part = match pe {
         0 => Sender::new(options, &mut end).run()?,
         _ => Receiver::new(options, &mut end).run()?,
@@ -25,7 +24,7 @@ pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Par
     end.linger();
     end.tell_remarks();
     let counts = end.engine.counts();
-    (part.failovers, part.returns) = (counts.closed, counts.opened - opened);
+    (part.failovers, part.returns) = (counts.closed, counts.returned);
     part.pieces_again = counts.again;
     part.faults = planned.struck(nics).map_err(anyhow::Error::msg)?;
     let all = exchange.all_gather(&serde_json::to_vec(&part)?)?;

@@ -10,7 +10,7 @@ use shunt_figures::say;
 use shunt_figures::units::show_size;
 use shunt_json::Kind;
 use shunt_transfer::Place;
-use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::{NicOptions, why};
 
 /// Bytes of a page, and of a single write.
 const PAGES: [u64; 6] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, TABLE_PAGE];
@@ -57,6 +57,11 @@ impl Table {
     /// 0 if every byte was as it was sent, else 1.
     pub fn exit_status(&self) -> u8 {
         u8::from(self.verdict != "clean")
+    }
+
+    /// Why it is not clean.
+    pub fn why(&self) -> String {
+        why::first([why::none_of(&[("pages wrong", self.pages_wrong)])])
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
 use shunt_transfer_program::faults::Struck;
 use shunt_transfer_program::start::exit_status;
+use shunt_transfer_program::why;
 
 /// What one end saw.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize, Deserialize)]
@@ -99,18 +100,13 @@ impl Verdict {
         let broken = part.pages_wrong + part.imm_doubled + part.imm_missing + part.late_writes;
         let too_few = part.cancelled < options.cancels.map_or(0, u64::from);
         let missed = too_few || part.faults.iter().any(|struck| struck.hits == 0);
-        // A run that moved nothing shows nothing.
-        let idle = match options.mode {
-            Mode::Cancel | Mode::Revoke => part.cancelled == 0,
-            _ => part.transfers == 0 || part.pages != part.transfers * options.pages(),
-        };
         let verdict = match () {
             () if broken > 0 || part.transfers_failed > part.transfers_uncertain + part.transfers_lost => {
                 "broken"
             }
             () if part.peer_lost => "peer lost",
             () if part.transfers_uncertain > 0 => "uncertain",
-            () if idle => "broken",
+            () if idle(&part, options).is_some() => "broken",
             () if missed => "not exercised",
             () => "clean",
         };
@@ -129,6 +125,52 @@ impl Verdict {
     /// 0 clean, 3 where no rail was left or the fate of a transfer is not known, else 1.
     pub fn exit_status(&self) -> u8 {
         exit_status(self.verdict)
+    }
+
+    /// Why it is not clean, in the order in which it is judged.
+    pub fn why(&self, options: &Options) -> String {
+        if self.verdict == "clean" {
+            return String::new();
+        }
+        let part = &self.part;
+        let wrong = [
+            ("pages wrong", part.pages_wrong),
+            ("immediates doubled", part.imm_doubled),
+            ("immediates missing", part.imm_missing),
+            ("late writes", part.late_writes),
+        ];
+        let excused = part.transfers_uncertain + part.transfers_lost;
+        let mut failed = why::none_of(&[("failed transfers", part.transfers_failed.saturating_sub(excused))]);
+        failed.iter_mut().for_each(|line| *line = format!("{line} ({})", part.failure));
+        let lost = part.peer_lost.then(|| "rails that work: expected one or more, got none".to_owned());
+        let missed = match options.cancels.map_or(0, u64::from) {
+            want if part.cancelled < want => {
+                vec![format!("cancelled transfers: expected {want}, got {}", part.cancelled)]
+            }
+            _ => why::unhit(&part.faults),
+        };
+        why::first([
+            why::none_of(&wrong),
+            failed,
+            lost.into_iter().collect(),
+            why::none_of(&[("transfers of unknown fate", part.transfers_uncertain)]),
+            idle(part, options).into_iter().collect(),
+            missed,
+        ])
+    }
+}
+
+/// What a run that shows nothing lacks: one that moved nothing, or checked too little.
+fn idle(part: &Part, options: &Options) -> Option<String> {
+    let want = part.transfers * options.pages();
+    match options.mode {
+        Mode::Cancel | Mode::Revoke if part.cancelled == 0 => {
+            Some("cancelled transfers: expected one or more, got 0".to_owned())
+        }
+        Mode::Cancel | Mode::Revoke => None,
+        _ if part.transfers == 0 => Some("transfers: expected one or more, got 0".to_owned()),
+        _ if part.pages != want => Some(format!("checked pages: expected {want}, got {}", part.pages)),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use shunt_task::ports;
-use shunt_transfer_program::trial::{all_zero, alone, first, number, plain, said, verdict};
+use shunt_transfer_program::trial::{all_zero, alone, first, last_word, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
 
 mod fabric;
@@ -103,6 +103,8 @@ fn a_fault_that_hits_nothing_is_no_success() {
     let told = (output.status.code(), object["verdict"].as_str());
     assert_eq!(told, (Some(1), Some("not exercised")), "{object}");
     assert_eq!(number(&object["faults"][0], "hits"), 0, "{object}");
+    let why = "transfer_bw: --inject 1ms:0.1:lost-atomic-response: expected one hit or more, got 0";
+    assert_eq!(last_word(&output), why);
 }
 
 #[test]
@@ -188,7 +190,15 @@ fn nothing_of_a_sender_that_was_stopped_and_cut_off_lands_when_it_goes_on() {
 #[test]
 fn memory_that_is_used_again_without_proof_is_written_late() {
     let arguments = [&["--mode", "cancel", "--cancel", "never", "--duration", "2s"][..], &HELD].concat();
-    first_with("broken", || transfer_bw(&arguments), |verdict| number(verdict, "late_writes") > 0);
+    let said = std::cell::RefCell::new(String::new());
+    let run = || {
+        let output = transfer_bw(&arguments);
+        *said.borrow_mut() = last_word(&output);
+        output
+    };
+    let verdict = first_with("broken", run, |verdict| number(verdict, "late_writes") > 0);
+    let why = format!("late writes: expected 0, got {}", number(&verdict, "late_writes"));
+    assert!(said.borrow().starts_with("transfer_bw: ") && said.borrow().contains(&why), "{said:?}");
 }
 
 #[test]
@@ -221,6 +231,7 @@ fn where_every_rail_is_gone_both_ends_say_so() {
         let object = verdict(&output);
         let told = (output.status.code(), object["verdict"].as_str(), object["peer_lost"].as_bool());
         assert_eq!(told, (Some(3), Some("peer lost"), Some(true)), "{object}");
+        assert_eq!(last_word(&output), "transfer_bw: rails that work: expected one or more, got none");
         all_zero(&object, &["pages_wrong", "imm_doubled"]);
     }
 }

@@ -78,7 +78,7 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
         );
     }
     let planned = Planned::begin(&options.nics.inject, end, &place.nics).map_err(anyhow::Error::msg)?;
-    let (begun, before) = (Instant::now(), run.decoder.node().counts()?);
+    let begun = Instant::now();
     while Instant::now() < until && (run.asked < options.requests || !run.open.is_empty()) {
         run.ask()?;
         run.step()?;
@@ -89,7 +89,7 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
         run.step()?;
     }
     run.part.faults = planned.struck(&place.nics).map_err(anyhow::Error::msg)?;
-    run.part.returns = run.decoder.node().counts()?.opened - before.opened;
+    run.part.returns = run.decoder.node().counts()?.returned;
     run.finish()
 }
 

@@ -33,14 +33,16 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
             let clock = place.nics.time_label().to_owned();
             if options.part {
                 let text = serde_json::to_string(&Told { clock, part })?;
-                return Ok(Outcome { text, is_first: true, is_printed: true, status: 0 });
+                return Ok(Outcome { text, is_first: true, is_printed: true, status: 0, why: String::new() });
             }
             Ok(judged(options, &[part], &Done { clock, ..Done::default() }))
         }
         Role::Prefill => {
             let (struck, met) = prefill::run(options, &place(options, source)?)?;
             let text = serde_json::to_string(&struck)?;
-            Ok(Outcome { text, is_first: true, is_printed: true, status: if met { 0 } else { 1 } })
+            // It has said why no decoder was there.
+            let (status, why) = (u8::from(!met), String::new());
+            Ok(Outcome { text, is_first: true, is_printed: true, status, why })
         }
     }
 }
@@ -66,6 +68,6 @@ fn all(options: &Options) -> Result<Outcome> {
 
 fn judged(options: &Options, parts: &[verdict::Part], done: &Done) -> Outcome {
     let verdict = Verdict::of(options, parts, done);
-    let status = verdict.exit_status();
-    Outcome { text: Document::new(verdict).pretty(), is_first: true, is_printed: true, status }
+    let (status, why) = (verdict.exit_status(), verdict.why(options, done));
+    Outcome { text: Document::new(verdict).pretty(), is_first: true, is_printed: true, status, why }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
 use shunt_transfer_program::faults::Struck;
 use shunt_transfer_program::start::exit_status;
+use shunt_transfer_program::why;
 use std::collections::BTreeMap;
 
 /// What a decoder saw, and all of them together.
@@ -46,7 +47,7 @@ pub struct Part {
     pub took_ns: u64,
     /// Lanes of this end that were left because of a fault, or with their peer.
     pub failovers: u64,
-    /// Lanes of this end that were opened after the first request: again, or to a prefiller that was started again.
+    /// Lanes of this end that were left and opened again, to the same prefiller. One that is started again is another.
     pub returns: u64,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
@@ -132,6 +133,44 @@ impl Verdict {
     pub fn exit_status(&self) -> u8 {
         exit_status(&self.verdict)
     }
+
+    /// Why it is not clean, in the order in which it is judged.
+    pub fn why(&self, options: &Options, done: &Done) -> String {
+        if self.verdict == "clean" {
+            return String::new();
+        }
+        let part = &self.part;
+        let wrong = [
+            ("pages wrong", part.pages_wrong),
+            ("late writes", part.late_writes),
+            ("stuck pages", part.stuck_pages),
+            ("requests that did not end", part.open),
+        ];
+        let mut refused = why::none_of(&[("refused requests", part.refused)]);
+        refused.iter_mut().for_each(|line| *line = format!("{line} ({})", part.failure));
+        let none = |what: &str, is_missing: bool| {
+            is_missing.then(|| format!("{what}: expected one or more, got 0")).into_iter().collect()
+        };
+        // Which ones was said when they failed.
+        let failed = why::none_of(&[("processes without a result", done.failed.len() as u64)]);
+        let missed = why::none_of(&[("signals and starts after the run", done.missed.len() as u64)]);
+        let idle = self.restarted.iter().filter(|(_, served)| !**served);
+        let idle =
+            idle.map(|(end, _)| format!("end {end}, started again: expected it to serve, got no request"));
+        why::first([
+            why::none_of(&wrong),
+            refused,
+            failed,
+            none("complete requests", part.complete == 0),
+            none("cancelled requests", options.cancel > 0 && part.cancelled == 0),
+            if done.any {
+                Vec::new()
+            } else {
+                why::none_of(&[("requests lost with their prefiller", part.lost)])
+            },
+            [missed, why::unhit(&part.faults), idle.collect()].concat(),
+        ])
+    }
 }
 
 fn sum(parts: &[Part]) -> Part {
@@ -211,6 +250,8 @@ mod tests {
             "it served none"
         );
         assert_eq!(of(good.clone(), &Done { restarted: vec![2], ..Done::default() }), "clean");
+        let why = Verdict::of(&options, &[Part { late_writes: 3, ..good.clone() }], &Done::default());
+        assert_eq!(why.why(&options, &Done::default()), "late writes: expected 0, got 3");
         let missed = Done { missed: vec!["kill".to_owned()], ..Done::default() };
         assert_eq!(of(good.clone(), &missed), "not exercised");
         let faults = vec![Struck { fault: String::new(), hits: 0 }];

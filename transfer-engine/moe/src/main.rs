@@ -38,18 +38,19 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
             let (options, buffers, model) = (&shared.0, shared.1, &shared.2);
             if options.private_sweep {
                 let table = sweep::measure(options, buffers, model, &node, (clock, rail_gbps))?;
-                let status = start::exit_status(table.verdict);
-                return Ok((Document::new(table).pretty(), status));
+                // Its row has said why it is not clean.
+                let (status, why) = (start::exit_status(table.verdict), String::new());
+                return Ok((Document::new(table).pretty(), status, why));
             }
             let parts = run::run(options, buffers, model, &node)?;
             let verdict = Verdict::of(options, clock, rail_gbps, &parts);
-            let status = verdict.exit_status();
-            Ok((Document::new(verdict).pretty(), status))
+            let (status, why) = (verdict.exit_status(), verdict.why());
+            Ok((Document::new(verdict).pretty(), status, why))
         };
         (rank, std::thread::spawn(run))
     });
     // All are begun before the first is waited for.
     let all = joined(ranks.collect::<Vec<_>>())?;
-    let (text, status) = all.into_iter().next().context("no rank lives here")?;
-    Ok(Outcome { text, is_first, is_printed: !options.private_sweep, status })
+    let (text, status, why) = all.into_iter().next().context("no rank lives here")?;
+    Ok(Outcome { text, is_first, is_printed: !options.private_sweep, status, why })
 }

@@ -50,7 +50,7 @@ pub fn run(options: &Options, buffers: Buffers, model: &Model, node: &Arc<Node>)
         layer: of(|times| times.layer_ns).into(),
         seen: ran.seen,
         failovers: counts.closed - before.closed,
-        returns: counts.opened - before.opened,
+        returns: counts.returned - before.returned,
         pieces_again: counts.again - before.again,
         faults: planned.struck(&node.place().nics).map_err(anyhow::Error::msg)?,
         ..Part::default()

@@ -84,7 +84,9 @@ pub fn measure(
     let enough = SIZES.iter().position(|size| u64::from(*size) >= most).unwrap_or(SIZES.len() - 1);
     for private in &SIZES[..=enough] {
         let parts = run(options, Buffers { private: *private, ..buffers }, model, node)?;
-        let Verdict { verdict, part, .. } = Verdict::of(options, clock, rail_gbps, &parts);
+        let judged = Verdict::of(options, clock, rail_gbps, &parts);
+        let why = judged.why();
+        let Verdict { verdict, part, .. } = judged;
         let (seen, dispatch, combine) = (&part.seen, part.dispatch, part.combine);
         let (rows_private, rows_contiguous) = (seen.rows_private, seen.rows_contiguous);
         if is_first {
@@ -103,7 +105,9 @@ pub fn measure(
         });
         if verdict != "clean" {
             sweep.verdict = verdict;
-            shunt::host::complain!("moe_proxy: private {private}: {verdict}: {}", part.failure);
+            if is_first {
+                shunt::host::complain!("moe_proxy: private {private}: {verdict}: {why}");
+            }
             break;
         }
     }

@@ -7,6 +7,7 @@ use shunt_json::Kind;
 use shunt_moe_proxy::check::Seen;
 use shunt_transfer_program::faults::Struck;
 use shunt_transfer_program::start::exit_status;
+use shunt_transfer_program::why;
 
 /// Times in microseconds: of the layers of a rank the median, the 99th percentile, the longest; of all ranks the
 /// largest of each.
@@ -183,6 +184,36 @@ impl Verdict {
     /// 0 clean, 3 where no rail to a rank was left or the fate of a write is not known, else 1.
     pub fn exit_status(&self) -> u8 {
         exit_status(self.verdict)
+    }
+
+    /// Why it is not clean, in the order in which it is judged.
+    pub fn why(&self) -> String {
+        if self.verdict == "clean" {
+            return String::new();
+        }
+        let (part, seen) = (&self.part, &self.part.seen);
+        let wrong = [
+            ("rows wrong", seen.rows_wrong),
+            ("rows missing", seen.rows_missing),
+            ("values wrong", seen.values_wrong),
+            ("values missing", seen.values_missing),
+            ("late bytes", seen.late_bytes),
+            ("immediates doubled", part.imm_doubled),
+        ];
+        let (want, got) = (u64::from(self.layers_wanted), seen.layers);
+        let one = |line: Option<String>| line.into_iter().collect();
+        let moved = seen.rows_private + seen.rows_contiguous;
+        let unknown =
+            part.uncertain.then(|| "writes of unknown fate: expected 0, got one or more".to_owned());
+        why::first([
+            why::none_of(&wrong),
+            one((!part.failure.is_empty()).then(|| part.failure.clone())),
+            one(part.peer_lost.then(|| "rails that work: expected one or more, got none".to_owned())),
+            one(unknown),
+            one((got != want).then(|| format!("layers: expected {want}, got {got}"))),
+            one((moved == 0).then(|| "rows from other ranks: expected one or more, got 0".to_owned())),
+            why::unhit(&part.faults),
+        ])
     }
 }
 

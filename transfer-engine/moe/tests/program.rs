@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use shunt_task::ports;
-use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, number, plain, said, verdict};
+use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, last_word, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
 
 fn program(line: &str) -> Command {
@@ -146,6 +146,8 @@ fn a_fault_that_hits_nothing_is_no_success() {
     let told = (output.status.code(), object["verdict"].as_str());
     assert_eq!(told, (Some(1), Some("not exercised")), "{object}");
     assert_eq!(number(&object["faults"][0], "hits"), 0, "{object}");
+    let why = "moe_proxy: --inject 1ms:0.1:lost-atomic-response: expected one hit or more, got 0";
+    assert_eq!(last_word(&output), why);
 }
 
 #[test]

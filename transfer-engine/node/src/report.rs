@@ -50,7 +50,7 @@ impl Report {
         for (way, left) in changes(&before, &self.ways) {
             self.tell(way, left);
         }
-        let Counts { opened, closed, again, replays } = counts;
+        let Counts { opened, closed, returned: _, again, replays } = counts;
         if let Some(metrics) = &self.metrics {
             metrics.count([opened, closed, again, replays]);
             for peer in before.keys().chain(self.ways.keys()).map(|(peer, ..)| *peer) {

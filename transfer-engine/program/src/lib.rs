@@ -6,6 +6,7 @@
 //! | [`place`] | what carries the packets, and the ends of this process |
 //! | [`faults`] | faults that were planned, and how often each struck |
 //! | [`start`] | `main`: from the command line to the exit status |
+//! | [`why`] | why a verdict is not clean, in a sentence |
 //! | [`trial`] | runs of a program by its own tests |
 
 pub mod faults;
@@ -13,5 +14,6 @@ pub mod options;
 pub mod place;
 pub mod start;
 pub mod trial;
+pub mod why;
 
 pub use options::NicOptions;

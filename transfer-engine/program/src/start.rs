@@ -34,6 +34,8 @@ pub struct Outcome {
     pub is_printed: bool,
     /// 0 clean, 1 broken, 3 a peer was lost.
     pub status: u8,
+    /// Why it is not clean: a sentence for standard error. Empty where it is, or where it was said already.
+    pub why: String,
 }
 
 /// What a verdict's word comes to: 0 clean, 3 where no rail was left or the fate of a write is not known, else 1.
@@ -74,7 +76,7 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         Ok(source) => source,
         Err(error) => return refused(&format!("error: {error:#}")),
     };
-    let told = run(&options, &source).and_then(|outcome| tell(outcome, files));
+    let told = run(&options, &source).and_then(|outcome| tell(O::command().get_name(), outcome, files));
     flush_log();
     match told {
         Ok(status) => ExitCode::from(status),
@@ -87,10 +89,13 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
     }
 }
 
-fn tell(outcome: Outcome, files: Outputs) -> Result<u8> {
+fn tell(program: &str, outcome: Outcome, files: Outputs) -> Result<u8> {
     if outcome.is_first {
         if outcome.is_printed {
             say!("{}", outcome.text);
+        }
+        if !outcome.why.is_empty() {
+            shunt::host::complain!("{program}: {}", outcome.why);
         }
         if let Some(lost) = stdout_error() {
             anyhow::bail!("stdout: {lost}");

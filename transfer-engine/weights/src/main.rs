@@ -36,6 +36,6 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
     let all = joined(ends.collect::<Vec<_>>())?;
     let ran = all.into_iter().next().context("no end lives here")?;
     let verdict = Verdict::of(options, clock, rail_gbps, ran);
-    let status = verdict.exit_status();
-    Ok(Outcome { text: Document::new(verdict).pretty(), is_first, is_printed: true, status })
+    let (status, why) = (verdict.exit_status(), verdict.why());
+    Ok(Outcome { text: Document::new(verdict).pretty(), is_first, is_printed: true, status, why })
 }

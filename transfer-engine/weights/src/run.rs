@@ -57,7 +57,6 @@ pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
         );
     }
     let (mut steps, mut planned) = (Vec::new(), Planned::default());
-    let before = end.node.counts()?;
     for leg in legs(options) {
         if !run_leg(&mut end, leg, &mut planned, &mut steps)? {
             break;
@@ -68,7 +67,7 @@ pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
     for (trainer, imm) in &end.counted {
         end.part.imm_doubled += end.node.counter(*trainer, *imm)?;
     }
-    (end.part.failovers, end.part.returns) = (counts.closed, counts.opened - before.opened);
+    (end.part.failovers, end.part.returns) = (counts.closed, counts.returned);
     end.part.pieces_again = counts.again;
     end.part.faults = planned.struck(&end.node.place().nics).map_err(anyhow::Error::msg)?;
     let parts = end.exchange(&end.part)?;

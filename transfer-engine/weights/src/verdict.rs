@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use shunt_json::Kind;
 use shunt_transfer_program::start::exit_status;
+use shunt_transfer_program::why;
 
 /// Rates of steps in GB/s, and what they come to.
 #[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
@@ -139,6 +140,41 @@ impl Verdict {
     /// 0 clean, 3 where no rail to an end was left or the fate of a write is not known, else 1.
     pub fn exit_status(&self) -> u8 {
         exit_status(self.verdict)
+    }
+
+    /// Why it is not clean, in the order in which it is judged.
+    pub fn why(&self) -> String {
+        if self.verdict == "clean" {
+            return String::new();
+        }
+        let part = &self.part;
+        let wrong = [
+            ("bytes wrong", part.bytes_wrong),
+            ("bytes doubled", part.bytes_doubled),
+            ("bytes missing", part.bytes_missing),
+            ("bytes foreign", part.bytes_foreign),
+            ("immediates doubled", part.imm_doubled),
+            ("immediates missing", part.imm_missing),
+        ];
+        let (peak, most) = (part.staging_peak, self.watermark);
+        let passed =
+            self.watermark_passed.then(|| format!("staged bytes: expected {most} at most, got {peak}"));
+        let failure = (!part.failure.is_empty()).then(|| part.failure.clone());
+        let lost = part.peer_lost.then(|| "rails that work: expected one or more, got none".to_owned());
+        let unknown =
+            part.uncertain.then(|| "writes of unknown fate: expected 0, got one or more".to_owned());
+        let is_idle = part.bytes_written == 0 || self.steps.is_empty();
+        let idle = is_idle.then(|| "bytes written: expected one or more, got 0".to_owned());
+        let one = |line: Option<String>| line.into_iter().collect();
+        why::first([
+            why::none_of(&wrong),
+            one(passed),
+            one(failure),
+            one(lost),
+            one(unknown),
+            one(idle),
+            why::unhit(&part.faults),
+        ])
     }
 }
 
