@@ -5,6 +5,7 @@
 //! * The program's objects and what is kept of them: [`objects`], [`completions`], [`queue_pair`], [`pair_state`],
 //!   [`shared_receive`], [`registry`]; what it calls: [`hooks`], [`real`], [`work_request`]. The lock and the memory of
 //!   what each call looks at are a package of their own, `shunt-verbs-near`.
+//! * [`moves`]: the parts of a move of what a queue pair sends.
 //! * Queue pairs that stand in for the program's: [`spare`]; as the recovery engine sees both kinds: [`endpoint`]. One
 //!   that wakes it: [`bell`].
 //! * [`agent`]: the thread that carries the recovery engine on, and moves queue pairs.
@@ -22,6 +23,7 @@ pub mod chain;
 pub mod completions;
 pub mod endpoint;
 pub mod hooks;
+pub mod moves;
 pub mod objects;
 pub mod pair_state;
 pub mod policy;

@@ -208,34 +208,13 @@ impl Agent {
         let [sends, receives] = charge.used(&state).map(|key| key == Some(fence.key));
         state.own_fenced |= charge.first() == Some(fence.key) && fence.incarnation == 1;
         if sends {
-            let (number, index) = match &state.send_on {
-                On::Spare(track) => (track.first_number, track.first_index),
-                _ => (0, 0),
-            };
-            let given = state.sends.next();
-            let idle = state.sends.first() == given;
-            let cut = match verdict.status {
-                // Nothing is under way, so there is nothing to know: a program that only receives has sent nothing.
-                AnswerStatus::Truth | AnswerStatus::FencedNoTruth if idle => Some(Vec::new()),
-                AnswerStatus::Truth if pair.fits(&state, false) => {
-                    state.sends.cut(verdict.executed, number, index).ok()
+            let again = match pair.cut_sends(&mut queue, &mut state, verdict) {
+                Ok(again) => again,
+                Err(why) => {
+                    drop((state, queue));
+                    return self.lose(now, charge, why);
                 }
-                _ => None,
             };
-            let Some(done) = cut else {
-                drop((state, queue));
-                let why = match verdict.status {
-                    AnswerStatus::Truth => "the other NIC's count fits nothing that was posted",
-                    _ => "what the other NIC has executed cannot be known",
-                };
-                return self.lose(now, charge, why);
-            };
-            queue.fresh |= !done.is_empty();
-            queue.ready.extend(done.into_iter().map(|one| pair.completion(one, 0)));
-            state.send_on = On::Nowhere;
-            state.switches += 1;
-            let again = given.saturating_sub(state.sends.first());
-            state.replayed += again;
             charge.again = again;
         }
         drop((state, queue));
@@ -363,14 +342,9 @@ impl Agent {
             return;
         };
         let pair: &QueuePair = &charge.pair;
-        let mut state = pair.state();
-        let (first_number, first_index) = (state.sends.first(), queue.sent());
         let to = queue.name().to_owned();
-        state.send_on = On::Spare(Track { key, queue, first_number, first_index });
-        state.closed = false;
-        pair.push_out(&mut state);
+        pair.send_over(key, queue);
         let again = std::mem::take(&mut charge.again);
-        drop(state);
         debug_assert_eq!(of, incarnation);
         charge.ready = None;
         if let Some(path) = self.owned.paths.get_mut(&key) {
