@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{
     ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_init_attr_ex,
+    ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +38,21 @@ pub type CreateQpEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_at
 
 /// `create_cq_ex` of a provider.
 pub type CreateCqEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex;
+
+/// `post_send` of a provider.
+pub type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+/// `post_recv` of a provider.
+pub type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
+
+/// For a provider that has none.
+pub extern "C" fn no_post_send(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> i32 {
+    libc::EOPNOTSUPP
+}
+
+/// The same of receives.
+pub extern "C" fn no_post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *mut ibv_recv_wr) -> i32 {
+    libc::EOPNOTSUPP
+}
 
 /// Functions of a context that lie beside its table.
 #[derive(Clone, Copy, Default)]

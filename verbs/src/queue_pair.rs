@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::bell::{Bell, Sleeper};
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
-use crate::objects::{At, Context, Domain};
+use crate::objects::{At, Context, Domain, PostRecv, PostSend, no_post_recv, no_post_send};
 use crate::pair_state::{Held, NOT_POSTED, On, STOPPED, State, Track, WAKE};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Kind;
@@ -73,21 +73,10 @@ pub trait Keeper: Send + Sync {
     fn connected(&self, pair: &Arc<QueuePair>);
     /// It is being destroyed.
     fn gone(&self, pair: &Arc<QueuePair>);
-}
-
-/// `post_send` of a provider.
-pub type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
-/// `post_recv` of a provider.
-pub type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
-
-/// For a provider that has none.
-unsafe extern "C" fn no_post_send(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> i32 {
-    libc::EOPNOTSUPP
-}
-
-/// The same of receives.
-unsafe extern "C" fn no_post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *mut ibv_recv_wr) -> i32 {
-    libc::EOPNOTSUPP
+    /// Something has changed that must be looked at now.
+    fn stirred(&self);
+    /// Something has that may wait a few milliseconds.
+    fn stirred_later(&self);
 }
 
 /// Where completions of what it sends and receives go, and where its buffers come from if they are shared.
@@ -150,6 +139,14 @@ impl QueuePair {
     /// Why it is not protected any more, and whether it stood elsewhere by then.
     pub fn over(&self) -> Option<(&'static str, bool)> {
         self.state().over()
+    }
+
+    /// Its state says something new to who carries it on, who is to look now.
+    #[cold]
+    pub fn stir(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.stirred();
+        }
     }
 
     /// True from when the program connects it until it ends it.
@@ -426,6 +423,8 @@ impl Member for QueuePair {
             if let Some(why) = state.passing {
                 voice::failed(wc, &self.context.device, why);
             }
+            drop(state);
+            self.stir();
             return (goes, false);
         }
         if let Some(shared) = shared.filter(|_| state.recv_on.is_own()) {
@@ -466,6 +465,11 @@ impl Member for QueuePair {
             if self.shared.is_some() {
                 self.push_out(&mut state);
             }
+        }
+        let failed = state.spare_failed.is_some() || state.lost;
+        drop(state);
+        if failed {
+            self.stir();
         }
     }
 

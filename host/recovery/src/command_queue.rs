@@ -127,6 +127,12 @@ impl CommandQueue {
         self.lock().waiting.len()
     }
 
+    /// True if nothing waits or is under way, and all that came of it was taken.
+    pub fn is_idle(&self) -> bool {
+        let inner = self.lock();
+        !inner.working && inner.waiting.is_empty() && inner.done.is_empty()
+    }
+
     /// No more work: what has not begun is dropped, the worker ends.
     pub fn close(&self) {
         let waiting = {
@@ -215,6 +221,18 @@ mod tests {
         queue.raise_priority(Urgency::Asked, 1);
         queue.raise_priority(Urgency::Asked, 3);
         assert_eq!(order(&queue), [3, 1, 2]);
+    }
+
+    #[test]
+    fn it_is_idle_once_what_came_of_the_last_job_was_taken() {
+        let queue = queue(&[(Urgency::Idle, 1)]);
+        assert!(!queue.is_idle(), "it waits");
+        let (id, _) = queue.begin(Nanos::ZERO, |_| true).unwrap();
+        assert!(!queue.is_idle(), "it is under way");
+        queue.end(id, Some(Outcome::Port(true)));
+        queue.idle(true);
+        assert!(!queue.is_idle(), "what came of it is not taken");
+        assert!(queue.next_done().is_some() && queue.is_idle());
     }
 
     /// An agent that panics in the middle of what it took leaves the rest to the next one, in order.

@@ -41,6 +41,11 @@ impl<H> DestroyQueue<H> {
         self.0.push(PendingDestroy { path, rail, variant, half, command: 0, tries: 0, next: now });
     }
 
+    /// True if nothing is left to destroy.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// True if a rail's NIC may still have an old half of a path.
     pub fn holds(&self, path: usize, rail: u32) -> bool {
         self.of(path, rail).next().is_some()
@@ -126,9 +131,10 @@ mod tests {
             queue.cq_buffer_in_use(3, 0) && !queue.cq_buffer_in_use(3, 1) && !queue.cq_buffer_in_use(2, 0)
         );
         assert!(!queue.poll(Nanos::MAX, |_, _| unreachable!("its NIC has the command")));
+        assert!(!queue.is_empty());
         assert_eq!(queue.destroyed(8), None, "another command");
         assert_eq!(queue.destroyed(7), Some(1));
-        assert!(!queue.holds(3, 1));
+        assert!(!queue.holds(3, 1) && queue.is_empty());
     }
 
     #[test]

@@ -369,6 +369,11 @@ impl Engine {
             .poll(now, |key, half| nics.submit(half.rail(), Urgency::Making, key, Job::Destroy(half)))
     }
 
+    /// True if a look has nothing to do until somebody says something: nothing is on its way, and no NIC has a command.
+    pub fn is_at_rest(&self) -> bool {
+        self.paths.iter().all(PathMachine::is_at_rest) && self.destroys.is_empty() && self.nics.is_idle()
+    }
+
     /// True if a command is the fence or the count that its path waits for.
     pub fn is_about_fence(&self, id: JobId) -> bool {
         let task = self.path(id.about).map_or(Task::None, |path| path.standing().task);

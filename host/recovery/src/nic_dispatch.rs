@@ -118,6 +118,11 @@ impl Nics {
         one.owing.get().is_some_and(|(_, seen)| awake > seen + patience)
     }
 
+    /// True if no NIC has a command, and nothing that was done waits to be taken.
+    pub fn is_idle(&self) -> bool {
+        self.handles.iter().all(|one| one.queue.is_idle())
+    }
+
     /// True if a NIC has room to make one more half.
     pub fn has_room(&self, rail: u32) -> bool {
         self.queue(rail).is_some_and(|queue| queue.waiting() < MAKING_MAX)

@@ -124,6 +124,10 @@ impl MeetingPlace for Door {
         Vec::new()
     }
 
+    fn tells(&self) -> bool {
+        true
+    }
+
     fn wait(&self, _others: Vec<RawFd>, milliseconds: i32) {
         let until = self.sim.now() + u64::from(milliseconds.unsigned_abs()) * 1_000_000;
         loop {

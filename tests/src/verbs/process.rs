@@ -94,9 +94,11 @@ impl AgentActor {
         let body = move || {
             let (sim, board) = (&around.sim, &around.board);
             let door = Door::new(&around.town, sim, me);
-            // A NIC's event wakes the agent, as its descriptor does. So does the answer of a command, which a real one
-            // finds when it looks next.
+            // A NIC's event wakes the agent, as its descriptor does, and so does what the program tells it. So does the
+            // answer of a command, which a real one finds when it looks next.
             let wake = door.live_here();
+            let told = wake.clone();
+            orders.wakes_by(Box::new(move || told()));
             around.fabric.with(|fabric| {
                 for rail in 0..rails.len() as u32 {
                     let nic = fabric.find(RailAt { pe: me, rail }).expect("added before");
@@ -113,12 +115,11 @@ impl AgentActor {
                 hired.borrow_mut().push(actor);
             });
             let machine = assemble(&post, &world, &crew, rails, devices);
-            let mut agent = Agent::stand_on(machine, post.clone(), orders);
+            let mut agent = Agent::stand_on(machine, post, orders);
             while !stop.get() {
-                if agent.turn() {
-                    sim.sleep(SOON.get());
-                } else {
-                    post.directory.wait(Vec::new(), 1);
+                match agent.turn() {
+                    Some(wait) => agent.rest(wait),
+                    None => sim.sleep(SOON.get()),
                 }
             }
             drop(agent);

@@ -21,6 +21,9 @@ pub trait Book: Send {
     /// Descriptors that become ready when something comes.
     fn fds(&self) -> Vec<RawFd>;
 
+    /// They do for all that is to be done next.
+    fn tells(&self) -> bool;
+
     /// Whether it is there; none while that is not known yet.
     fn is_open(&self) -> Option<bool>;
 }

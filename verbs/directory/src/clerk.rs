@@ -9,7 +9,8 @@ use super::store_words::End;
 use shunt_bootstrap::tcp::Secret;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -157,8 +158,8 @@ impl Clerk {
         }))
     }
 
-    /// Carries on until nobody tells it anything any more.
-    fn run(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) {
+    /// Carries on until nobody tells it anything any more. `bell`: has whoever sleeps take the answers.
+    fn run(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>, bell: &UnixDatagram) {
         loop {
             let mut taken = match orders.recv_timeout(IDLE) {
                 Ok(order) => vec![order],
@@ -170,6 +171,8 @@ impl Clerk {
                 if answers.send(answer).is_err() {
                     return;
                 }
+                // One that is full is ready.
+                let _ = bell.send(&[0]);
             }
         }
     }
@@ -185,6 +188,8 @@ fn is_of_one(error: &io::Error) -> bool {
 pub struct Desk {
     orders: Sender<Order>,
     answers: Receiver<Answer>,
+    /// Ready once there are answers.
+    bell: UnixDatagram,
     open: Option<bool>,
 }
 
@@ -195,9 +200,12 @@ impl Desk {
     /// The system gives none.
     pub fn open(clerk: Clerk) -> io::Result<Self> {
         let ((orders, taken), (given, answers)) = (channel(), channel());
+        let (bell, rung_by) = UnixDatagram::pair()?;
+        bell.set_nonblocking(true)?;
+        rung_by.set_nonblocking(true)?;
         let thread = std::thread::Builder::new().name("shunt verbs store".into());
-        thread.spawn(move || clerk.run(&taken, &given))?;
-        Ok(Self { orders, answers, open: None })
+        thread.spawn(move || clerk.run(&taken, &given, &rung_by))?;
+        Ok(Self { orders, answers, bell, open: None })
     }
 
     fn tell(&self, order: Order) {
@@ -221,6 +229,8 @@ impl Book for Desk {
     }
 
     fn carry_on(&mut self, remarks: &Remarks) -> Vec<(End, String)> {
+        // Before the answers are taken: one that comes meanwhile rings again.
+        while self.bell.recv(&mut [0]).is_ok() {}
         let mut found = Vec::new();
         for answer in self.answers.try_iter() {
             match answer {
@@ -237,7 +247,11 @@ impl Book for Desk {
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        Vec::new()
+        vec![self.bell.as_raw_fd()]
+    }
+
+    fn tells(&self) -> bool {
+        true
     }
 
     fn is_open(&self) -> Option<bool> {

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Longest message that a datagram socket of the system carries with its defaults, with room to spare.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -62,6 +63,11 @@ pub fn folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Room for a message, and for one that is too long.
+fn room() -> Mutex<Vec<u8>> {
+    Mutex::new(vec![0; 2 * MESSAGE_MAX])
+}
+
 /// This process in the folder.
 pub struct Folder {
     folder: PathBuf,
@@ -70,6 +76,8 @@ pub struct Folder {
     /// What was met that is not used.
     pub remarks: Remarks,
     socket: UnixDatagram,
+    /// Where messages arrive. It is kept: one so large, made anew, is mapped and unmapped.
+    buffer: Mutex<Vec<u8>>,
 }
 
 impl Folder {
@@ -86,7 +94,7 @@ impl Folder {
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { folder, name, remarks: Remarks::default(), socket })
+        Ok(Self { folder, name, remarks: Remarks::default(), socket, buffer: room() })
     }
 
     fn entry(&self, gid: &[u8; 16], qpn: u32) -> PathBuf {
@@ -143,11 +151,10 @@ impl Folder {
 
     /// The next message: name of the sender's socket, and bytes.
     pub fn receive(&self) -> Option<(String, Vec<u8>)> {
-        let mut buffer = vec![0; 2 * MESSAGE_MAX];
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let (length, from) = self.socket.recv_from(&mut buffer).ok()?;
-        buffer.truncate(length);
         let name = from.as_pathname()?.file_name()?.to_str()?.to_owned();
-        Some((name, buffer))
+        Some((name, buffer[..length].to_vec()))
     }
 
     /// Becomes ready when a message is there.
@@ -199,7 +206,7 @@ mod tests {
         let socket = UnixDatagram::bind(folder.join(name)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let remarks = Remarks::default();
-        Folder { folder: folder.to_owned(), name: name.to_owned(), remarks, socket }
+        Folder { folder: folder.to_owned(), name: name.to_owned(), remarks, socket, buffer: room() }
     }
 
     #[test]

@@ -204,6 +204,15 @@ impl Directory {
         }
     }
 
+    /// Whether a descriptor becomes ready for all that is to be done next: no connection is being made, and nothing
+    /// waits to be sent.
+    pub fn tells(&self) -> bool {
+        match self {
+            Self::Folder(_) => true,
+            Self::Remote(remote) => lock(&remote.1).tells(),
+        }
+    }
+
     /// Waits until a message is there, or another descriptor is ready to be read, so many milliseconds at most.
     pub fn wait(&self, others: impl Iterator<Item = RawFd>, milliseconds: i32) {
         let own = match self {

@@ -62,6 +62,11 @@ impl Lines {
         open.map(|line| line.pipe.fd()).chain([self.listener.as_raw_fd()])
     }
 
+    /// They do for all that is to be done next.
+    pub fn tells(&self) -> bool {
+        self.lines.values().all(|line| line.pipe.tells()) && self.arrived.is_empty()
+    }
+
     /// Sends to a process.
     ///
     /// # Errors

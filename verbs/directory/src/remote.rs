@@ -59,6 +59,11 @@ impl Remote {
         self.lines.fds().chain(self.book.fds()).collect()
     }
 
+    /// They do for all that is to be done next.
+    pub fn tells(&self) -> bool {
+        self.lines.tells() && self.book.tells()
+    }
+
     /// A queue pair is this process's.
     pub fn put(&mut self, end: End) {
         self.book.put(end);

@@ -100,6 +100,11 @@ impl Book for Served {
         self.store.as_ref().map(Pipe::fd).into_iter().collect()
     }
 
+    /// One that is not there is dialled again at the next look.
+    fn tells(&self) -> bool {
+        self.store.as_ref().is_none_or(Pipe::tells)
+    }
+
     fn is_open(&self) -> Option<bool> {
         self.known
     }

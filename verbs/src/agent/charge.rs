@@ -1,5 +1,6 @@
 //! A queue pair in the agent's charge.
 
+use super::pace::REST;
 use crate::endpoint::Own;
 use crate::pair_state::{Connection, On, SHARES, STOPPED, State};
 use crate::queue_pair::QueuePair;
@@ -12,6 +13,8 @@ use shunt_mlx5::rail::Rail;
 use shunt_recovery::nanos::Nanos;
 use std::sync::Arc;
 
+/// Time between two introductions to a peer that has not answered.
+pub(super) const AGAIN: Nanos = Nanos::millis(10);
 /// A queue pair without a buffer waits so long until another gives its own back.
 const HUNGRY: Nanos = Nanos::millis(20);
 /// The same if all others have one at most: the program has fewer buffers than queue pairs, and each that gives its
@@ -119,7 +122,11 @@ pub struct Charge {
     /// It has none, and none will come, since then.
     starving_since: Option<Nanos>,
     /// The oldest request that has not completed, and since when that, or when the NIC was last asked.
-    pub oldest: (u64, Nanos),
+    oldest: (u64, Nanos),
+    /// All that was posted had completed when that was looked at last.
+    idle: bool,
+    /// When that was.
+    looked: Nanos,
     /// Requests that the next queue pair gets once more.
     pub again: u64,
     /// The other end is gone.
@@ -161,6 +168,8 @@ impl Charge {
             hungry_since: None,
             starving_since: None,
             oldest: (0, now),
+            idle: true,
+            looked: now,
             again: 0,
             parted: false,
             ended_there: false,
@@ -262,10 +271,43 @@ impl Charge {
         let (first, idle) = (state.sends.first(), state.sends.is_empty());
         drop(state);
         let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + QUIET;
+        // One that has become the oldest since the last look may have done so right after it.
+        let since = if quiet || idle { now } else { self.looked.max(now - REST) };
         if idle || quiet || self.oldest.0 != first {
-            self.oldest = (first, now);
+            self.oldest = (first, since);
         }
+        (self.idle, self.looked) = (idle, now);
         quiet
+    }
+
+    /// When it is to be looked at again if nobody tells of anything before; none if it is not at rest: it waits for
+    /// what nobody tells of.
+    pub fn due(&self) -> Option<Nanos> {
+        if self.marked && self.pair.may_sleep() {
+            // A program that sleeps is woken by who looks.
+            return None;
+        }
+        if self.over {
+            return Some(Nanos::MAX);
+        }
+        if !self.heard {
+            return Some(self.hello_at + AGAIN);
+        }
+        let state = self.pair.state();
+        let home = state.is_at_home() || self.pair.shared.is_none() && self.is_back(&state);
+        if !home || state.over().is_some() || self.parted || self.lost_there || self.hungry_since.is_some() {
+            return None;
+        }
+        let silence = self.oldest.1 + QUIET + Nanos::new(1);
+        Some(if self.idle { Nanos::MAX } else { silence })
+    }
+
+    /// It was moved, and is back on the first path with all that it has.
+    fn is_back(&self, state: &State) -> bool {
+        let has = [self.part.sends(), self.part.receives()];
+        let back = |key: Option<usize>| key.is_some() && key == self.first();
+        let all = self.used(state).into_iter().zip(has).all(|(key, has)| !has || back(key));
+        all && !state.closed && !state.lost && state.spare_failed.is_none() && self.homeless_since.is_none()
     }
 
     /// Nothing more is done for it. One that is lost takes nothing from a queue that it shares.

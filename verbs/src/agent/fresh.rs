@@ -36,9 +36,14 @@ impl<T> Fresh<T> {
         self.waiting.retain(|one| !is_so(one));
     }
 
+    /// When they have waited long enough, if there are any.
+    pub fn due_at(&self) -> Option<Nanos> {
+        (!self.waiting.is_empty()).then(|| (self.last + PAUSE).min(self.first + MOST))
+    }
+
     /// All that wait, if they have waited long enough.
     pub fn due(&mut self, now: Nanos) -> Vec<T> {
-        match now >= (self.last + PAUSE).min(self.first + MOST) {
+        match self.due_at().is_some_and(|due| now >= due) {
             true => std::mem::take(&mut self.waiting),
             false => Vec::new(),
         }
@@ -58,7 +63,8 @@ mod tests {
         fresh.add(at(2), 1);
         assert!(fresh.due(at(4)).is_empty());
         fresh.remove(|one| *one == 0);
-        assert_eq!(fresh.due(at(5)), [1]);
+        assert_eq!((fresh.due_at(), fresh.due(at(5))), (Some(at(5)), vec![1]));
+        assert_eq!(fresh.due_at(), None);
         assert!(fresh.due(at(5)).is_empty());
         (0..=12).for_each(|turn| fresh.add(at(10 + 2 * turn), turn));
         assert!(fresh.due(at(34)).is_empty());

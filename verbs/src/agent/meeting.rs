@@ -4,9 +4,9 @@
 //! between two. One that is connected to itself is in charge twice, for what it sends and for what it receives: these
 //! two are its ends.
 
-use super::charge::{Charge, There};
+use super::charge::{AGAIN, Charge, There};
 use super::owner::OwnedPath;
-use super::{AGAIN, ALONE, Agent, Peer};
+use super::{ALONE, Agent, Peer};
 use crate::chain::links;
 use crate::spare::Lies;
 use crate::words::{Hello, Said, encode};

@@ -18,7 +18,10 @@ mod keys;
 mod meeting;
 mod moving;
 mod nics;
+mod orders;
 mod owner;
+mod pace;
+mod ports;
 mod post;
 pub mod required;
 mod waking;
@@ -31,62 +34,27 @@ use crate::words::{Said, VERSION, decode, encode, version};
 use charge::{Charge, Part};
 use fresh::Fresh;
 pub use nics::{Machine, assemble};
+use orders::Order;
+pub use orders::Orders;
 pub use owner::Device;
 use owner::Owned;
+use pace::{Pace, REST};
 pub use post::{MeetingPlace, Post};
 use required::{BY_LID, ONE_NIC};
 use shunt_layout::mlx5::eqe;
 use shunt_mlx5::descriptor::HalfCard;
-use shunt_mlx5::rail::Rail;
 use shunt_recovery::engine::{Around, Engine};
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// Time between two introductions to a peer that has not answered.
-const AGAIN: Nanos = Nanos::millis(10);
 /// A peer that has not answered by then is without this library.
 const ALONE: Nanos = Nanos::secs(10);
 /// Time between two turns while something is under way.
 pub const SOON: Nanos = Nanos::micros(50);
-/// Pause between two questions whether a port that was down is up.
-const ASK_PORT: Nanos = Nanos::millis(20);
-
-/// What the program's threads tell the agent.
-enum Order {
-    /// A queue pair is connected.
-    Connected(Arc<QueuePair>),
-    /// It is destroyed.
-    Gone(Arc<QueuePair>),
-}
-
-/// What an agent was told and has not taken.
-#[derive(Default)]
-pub struct Orders(Mutex<Vec<Order>>);
-
-impl Orders {
-    fn give(&self, order: Order) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-    }
-
-    fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Keeper for Orders {
-    fn connected(&self, pair: &Arc<QueuePair>) {
-        self.give(Order::Connected(pair.clone()));
-    }
-
-    fn gone(&self, pair: &Arc<QueuePair>) {
-        self.give(Order::Gone(pair.clone()));
-    }
-}
 
 /// Those of this process's own agent, once it was asked for; none if the system gave no thread for it.
 static ORDERS: OnceLock<Option<Arc<Orders>>> = OnceLock::new();
@@ -94,7 +62,7 @@ static ORDERS: OnceLock<Option<Arc<Orders>>> = OnceLock::new();
 /// Has the agent begin, unless it has: what tells it, if there is one.
 pub fn begin() -> Option<&'static Arc<Orders>> {
     let spawn = || {
-        let orders = Arc::<Orders>::default();
+        let orders = Arc::new(Orders::with_descriptor());
         let own = orders.clone();
         match std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(own)) {
             Ok(_) => Some(orders),
@@ -113,17 +81,26 @@ pub fn connected(pair: &Arc<QueuePair>) {
         return keeper.connected(pair);
     }
     match begin() {
-        Some(orders) => orders.connected(pair),
+        Some(orders) => {
+            // From now on its own threads tell of it.
+            let _ = pair.keeper.set(orders.clone());
+            orders.connected(pair);
+        }
         None => pair.state().pass("the system gave no thread"),
     }
 }
 
-/// The program is destroying it.
+/// The program is destroying it. One that was never connected is nothing to an agent.
 pub fn gone(pair: &Arc<QueuePair>) {
-    match (pair.keeper.get(), ORDERS.get()) {
-        (Some(keeper), _) => keeper.gone(pair),
-        (None, Some(Some(orders))) => orders.gone(pair),
-        (None, _) => {}
+    if let Some(keeper) = pair.keeper.get() {
+        keeper.gone(pair);
+    }
+}
+
+/// Regions have changed, of which queue pairs on backups and peers must know.
+pub fn regions_changed() {
+    if let Some(Some(orders)) = ORDERS.get() {
+        orders.stirred_later();
     }
 }
 
@@ -155,6 +132,7 @@ fn run(orders: Arc<Orders>) {
             shunt_settings::complain!("shunt: verbs: {error}; the program runs without protection");
             required::tell_nics(Err(error));
             loop {
+                orders.begin_look();
                 for order in orders.take() {
                     if let Order::Connected(pair) = order {
                         pair.state().pass("no agent");
@@ -163,7 +141,7 @@ fn run(orders: Arc<Orders>) {
                         status::write();
                     }
                 }
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                orders.wait();
             }
         }
     }
@@ -198,6 +176,7 @@ pub struct Agent {
     deaf: HashSet<usize>,
     /// What is to be told once.
     remarks: Remarks,
+    pace: Pace,
     busy: bool,
 }
 
@@ -221,6 +200,7 @@ impl Agent {
             foreign: HashSet::new(),
             deaf: HashSet::new(),
             remarks: Remarks::default(),
+            pace: Pace::default(),
             busy: false,
         }
     }
@@ -231,19 +211,16 @@ impl Agent {
 
     fn run(mut self) {
         loop {
-            if self.turn() {
-                std::thread::sleep(std::time::Duration::from_micros(SOON.get() / 1000));
-            } else {
-                let channels = self.channels();
-                let fds = channels.iter().map(|channel| channel.fd()).chain(self.event_fds());
-                self.post.directory.wait(fds.collect(), 1);
+            match self.turn() {
+                Some(wait) => self.rest(wait),
+                None => std::thread::sleep(std::time::Duration::from_micros(SOON.get() / 1000)),
             }
         }
     }
 
-    /// Does what there is to do. True if the next turn is to come after [`SOON`]; else it may wait a millisecond, or
-    /// until a message or an event comes.
-    pub fn turn(&mut self) -> bool {
+    /// Does what there is to do. How long it may [`Agent::rest`] then; none if the next turn is to come after [`SOON`].
+    pub fn turn(&mut self) -> Option<Nanos> {
+        self.orders.begin_look();
         self.busy = false;
         self.step();
         self.carry_charges();
@@ -256,37 +233,33 @@ impl Agent {
             required::tell_store(self.post.directory.is_open());
         }
         let sent = self.post.carry_on();
-        self.busy || !sent || self.charges.iter().any(Charge::is_in_motion)
-    }
-
-    /// Descriptors of NICs that tell of events.
-    fn event_fds(&self) -> impl Iterator<Item = RawFd> {
-        let hears = |(rail, _): &(usize, &Arc<Rail>)| !self.deaf.contains(rail);
-        let rails = self.engine.rails.iter().enumerate().filter(hears);
-        rails.filter_map(|(_, rail)| rail.devx.event_fd())
-    }
-
-    /// What NICs tell of.
-    fn take_events(&mut self) -> Vec<(u32, [u8; 64])> {
-        let mut events = Vec::new();
-        for (rail, one) in self.engine.rails.iter().enumerate() {
-            let silent = loop {
-                match one.devx.next_event() {
-                    Ok(Some(event)) => events.push((rail as u32, event)),
-                    Ok(None) => break false,
-                    Err(_) => break true,
-                }
-            };
-            // Its descriptor may be ready for ever, and the agent would never rest.
-            if silent {
-                self.deaf.insert(rail);
-            } else {
-                self.deaf.remove(&rail);
-            }
-            // An event may be lost: the port is asked for.
-            self.engine.ports.set_silent(rail as u32, silent);
+        let now = self.now();
+        if self.busy || !sent || self.charges.iter().any(Charge::is_in_motion) {
+            self.pace.stir(now);
+            return None;
         }
-        events
+        Some(self.pace.wait(now, self.due(now)))
+    }
+
+    /// When the next timer ends; none if something is on its way of which nobody tells.
+    fn due(&self, now: Nanos) -> Option<Nanos> {
+        let told = self.orders.can_wake() && self.post.directory.tells();
+        if !told || !self.engine.is_at_rest() || !self.owned.answers.is_empty() {
+            return None;
+        }
+        let charges = self.charges.iter().try_fold(now + REST, |first, one| Some(first.min(one.due()?)))?;
+        Some([self.port_due(), self.fresh.due_at()].into_iter().flatten().fold(charges, Nanos::min))
+    }
+
+    /// Waits for so long, or until a program's thread, another process or a NIC has something to tell.
+    pub fn rest(&self, wait: Nanos) {
+        if self.orders.lie_down(pace::is_long(wait)) {
+            let channels = self.channels();
+            let fds =
+                channels.iter().map(|channel| channel.fd()).chain(self.event_fds()).chain(self.orders.fd());
+            self.post.directory.wait(fds.collect(), pace::milliseconds(wait));
+            self.orders.hush();
+        }
     }
 
     fn take_orders(&mut self) {
@@ -412,34 +385,6 @@ impl Agent {
             None => {
                 self.remarks.add(format!("{from}: expected a message of this library, got something else"))
             }
-        }
-    }
-
-    fn ask_ports(&mut self, now: Nanos) {
-        if now < self.ports_asked + ASK_PORT {
-            return;
-        }
-        self.ports_asked = now;
-        for rail in 0..self.engine.rails.len() {
-            if self.engine.ports.is_in_question(rail) {
-                self.engine.nics.ask_port(now, rail);
-            }
-        }
-    }
-
-    fn port_answered(&mut self, now: Nanos, rail: usize, up: bool) {
-        let asked = self.engine.nics.port_answered(rail);
-        if self.engine.ports.believes_firmware(rail, up, asked) {
-            self.port_changed(now, rail as u32, !up);
-        }
-    }
-
-    fn port_changed(&mut self, now: Nanos, rail: u32, down: bool) {
-        if self.engine.ports.own_changes(now, rail, down).is_none() {
-            return;
-        }
-        for peer in self.peers.keys() {
-            self.post.send(*peer, encode(&Said::Port(rail, down, now.get())));
         }
     }
 

@@ -31,6 +31,8 @@ pub trait MeetingPlace: Send + Sync {
     fn receive(&self) -> Option<(String, Vec<u8>)>;
     /// What was met that is not used, and was not told yet.
     fn remarks(&self) -> Vec<String>;
+    /// Whether [`MeetingPlace::wait`] ends by itself for all that is to be done here.
+    fn tells(&self) -> bool;
     /// Waits until a message is there, or another descriptor is ready, so many milliseconds at most.
     fn wait(&self, others: Vec<RawFd>, milliseconds: i32);
 }
@@ -66,6 +68,10 @@ impl MeetingPlace for Directory {
 
     fn remarks(&self) -> Vec<String> {
         self.remarks()
+    }
+
+    fn tells(&self) -> bool {
+        self.tells()
     }
 
     fn wait(&self, others: Vec<RawFd>, milliseconds: i32) {

@@ -197,6 +197,7 @@ unsafe fn post_other(
             state.sends.take_back();
             state.pass(NOT_CARRIED);
             drop(Held(state));
+            pair.stir();
             // SAFETY: forwarded to the caller.
             return unsafe { post_moved(qp, list, bad, pair) };
         }

@@ -1,6 +1,7 @@
 //! Protection domains and regions: noted, so that they can be had on the backup NIC as well.
 
 use super::device;
+use crate::agent;
 use crate::objects::{At, Domain, Region};
 use crate::real;
 use crate::registry;
@@ -57,6 +58,7 @@ unsafe fn note(pd: *mut ibv_pd, mr: *mut ibv_mr, iova: u64, access: c_uint) -> *
         let region = Region { address, length, iova, access, lkey, rkey, spares: Default::default() };
         domain.regions_mut().known.insert(mr.addr(), region);
         domain.changes.fetch_add(1, Ordering::Release);
+        agent::regions_changed();
     }
     mr
 }
@@ -109,6 +111,8 @@ unsafe fn forget(mr: *mut ibv_mr) {
     if let Some(region) = regions.known.remove(&mr.addr()) {
         regions.drop_spares(&region);
         domain.changes.fetch_add(1, Ordering::Release);
+        drop(regions);
+        agent::regions_changed();
     }
 }
 

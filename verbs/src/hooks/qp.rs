@@ -262,8 +262,15 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
                 }
             }
             IBV_QPS_RTS => state.connection.sends = true,
-            IBV_QPS_RESET => state.reset(),
-            IBV_QPS_ERR => state.stop(STOPPED),
+            ends @ (IBV_QPS_RESET | IBV_QPS_ERR) => {
+                if ends == IBV_QPS_RESET {
+                    state.reset();
+                } else {
+                    state.stop(STOPPED);
+                }
+                drop(state);
+                pair.stir();
+            }
             _ => {}
         }
     }

@@ -108,6 +108,12 @@ impl Pipe {
         self.connection.link.pending()
     }
 
+    /// Whether its descriptor becomes ready for all that is to be done next: it is there, and nothing waits to be
+    /// written; or it has ended.
+    pub fn tells(&self) -> bool {
+        self.over.is_some() || self.connection.proven && self.pending() == 0
+    }
+
     /// Sends a message, now or as soon as the connection is there.
     pub fn send(&mut self, bytes: Vec<u8>) {
         if self.over.is_none() {
