@@ -196,7 +196,8 @@ int ste_listen(const ste_options *options, const char *at, uint32_t number, ste_
 int ste_listens_at(ste_engine *engine, char *text, size_t *bytes);
 /* Meets the node that listens at `to`, and waits for lanes to it: all rails, or those that are open when the time is
  * over. *peer is its number here, and it has another one for this node. One that is connected has its number.
- * STE_NICS: it did not answer in time, has another secret or another number of rails, or no lane opened. */
+ * STE_NICS: it did not answer in time, or no lane opened; at once where it has another secret, another version or another
+ * number of rails, or is this node itself. */
 int ste_connect(ste_engine *engine, const char *to, uint64_t timeout_ns, uint32_t *peer);
 /* Peers of a node that are there. *count: the places in `peers`, then how many there are. With `peers` NULL it says
  * how many alone. */

@@ -104,7 +104,7 @@ impl Node {
         let Ready { told: address, asker, inbox, cuts, thread } = begun.ready()?;
         let known = Arc::new(Known::default());
         let host = Host { asker: asker.clone(), known: known.clone(), cuts: cuts.clone() };
-        let me = Hello { id, relation: None, at: listens_at, address };
+        let me = Hello { id, relation: None, meant: None, at: listens_at, address };
         let give_up = Duration::from_nanos(give_up(&place.nics).get());
         mesh.start(idle, MeshParts { listener, secret, me, give_up }, Box::new(host)).map_err(refused)?;
         let others = Others::Connected { mesh, known, listens_at };
@@ -134,7 +134,8 @@ impl Node {
     /// when the time is over. Answers with its number. A peer that is connected already has one.
     ///
     /// # Errors
-    /// It does not answer in time, has another secret or another number of rails, or no lane opens.
+    /// It does not answer in time, or no lane opens. At once: it has another secret, another version or another number
+    /// of rails, or it is this node itself.
     pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
         let (mesh, ..) = self.mesh()?;
         if self.asker.is_here() {

@@ -7,6 +7,7 @@ use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
 use shunt::machine::{Found, MachinePorts, Rails};
 use shunt_settings::{ConfigError, Lookup, NicKind, parse_duration};
+use shunt_transfer_fabric::endpoint::Endpoint;
 use std::ops::Range;
 
 /// What a program asks of its NICs.
@@ -60,14 +61,22 @@ impl Source {
     /// machine, in turn; where libfabric finds it, if there are none.
     ///
     /// # Errors
-    /// libfabric is missing, it has no such provider, or there are not as many addresses as rails.
+    /// libfabric is missing, it has no such provider, there are not as many addresses as rails, or one is none of this
+    /// machine's.
     pub fn libfabric(provider: &str, rails: u32, addresses: &[String]) -> Result<Self, NoNode> {
         give_up_ns().map_err(|error| NoNode::Refused(error.to_string()))?;
         if !addresses.is_empty() && addresses.len() != rails as usize {
             let met = addresses.len();
             return Err(NoNode::Refused(format!("addresses: expected {rails}, one a rail, got {met}")));
         }
-        OpenFabric::new(provider, 0..1, rails, addresses).open(0, rails)?;
+        let opened = OpenFabric::new(provider, 0..1, rails, addresses).open(0, rails)?;
+        // A provider takes an address of another machine for a rail, and refuses each of its endpoints.
+        for (rail, address) in opened.iter().zip(addresses) {
+            let tried = Endpoint::open(rail, 1, 1).and_then(|mut endpoint| endpoint.close(&mut Vec::new()));
+            tried.map_err(|error| {
+                NoNode::Refused(format!("addresses: expected those of this machine, got {address}: {error}"))
+            })?;
+        }
         let (provider, addresses) = (provider.to_owned(), addresses.to_vec());
         Ok(Self(Of::Fabric { provider, rails, addresses }))
     }

@@ -2,12 +2,13 @@
 
 use super::{Own, SOON, described, nodes, open, pattern, place};
 use shunt_transfer::connect::connect;
-use shunt_transfer::{CallError, NoNode, Node, Secret};
+use shunt_transfer::{CallError, NoNode, Node, Secret, Source};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::message::MESSAGE_MAX;
 use shunt_transfer_engine::rc::address_from_bytes;
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::Pages;
+use shunt_transfer_fabric::error::FabricError;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,8 @@ const PAGE: u64 = 4096;
 const PAGES: u64 = 64;
 /// What a call may wait for a peer that does not answer.
 const SHORT: Duration = Duration::from_millis(300);
+/// Far longer than a row may take: what cannot change is not waited for.
+const LONG: Duration = Duration::from_secs(1000);
 
 /// An error by its kind, and its text.
 fn told(error: &CallError) -> String {
@@ -143,7 +146,34 @@ fn callback_that_panics(on: &Ground) -> String {
 fn wrong_secret(on: &Ground) -> String {
     let secret = Secret::from_text("fedcba9876543210").expect("a secret");
     let node = Node::open_with(&on.place, 2, 2, "127.0.0.1:0", secret).expect("it is this machine");
-    refused(node.connect(&on.at, SHORT)).replace(&on.at, "AT")
+    refused(node.connect(&on.at, LONG)).replace(&on.at, "AT")
+}
+
+fn itself(on: &Ground) -> String {
+    refused(on.one.connect(&on.at, LONG)).replace(&on.at, "AT")
+}
+
+fn node_with_other_rails(on: &Ground) -> String {
+    let node = Node::open(&on.place, 2, 1, "127.0.0.1:0").expect("it is this machine");
+    refused(node.connect(&on.at, LONG)).replace(&on.at, "AT")
+}
+
+fn what_is_no_node(on: &Ground) -> String {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = other.local_addr().expect("bound").to_string();
+    let serves = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().expect("it is dialled");
+        // It may be gone already.
+        let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let told = refused(on.one.connect(&at, LONG)).replace(&at, "AT");
+    serves.join().expect("no panic");
+    told
+}
+
+fn address_of_another_machine(on: &Ground) -> String {
+    let secret = Secret::from_text("fedcba9876543210").expect("a secret");
+    refused_node(Node::open_with(&on.place, 1, 2, "192.0.2.1:0", secret))
 }
 
 fn peer_that_never_answers(on: &Ground) -> String {
@@ -160,7 +190,7 @@ fn message_too_long(on: &Ground) -> String {
     refused(on.nodes[0].send(1, &vec![0; MESSAGE_MAX + 1]))
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 17] = [
     (
         "address of another version",
         another_version,
@@ -198,6 +228,26 @@ const ROWS: [Row; 13] = [
         wrong_secret,
         "NotConnected: AT: expected a node that answers, got none: it refuses us: it does not have the same \
          secret",
+    ),
+    (
+        "the node itself",
+        itself,
+        "NotConnected: AT: expected a node that answers, got none: that is this node itself",
+    ),
+    (
+        "a node with other rails",
+        node_with_other_rails,
+        "NotConnected: AT: expected a node that answers, got none: rails: expected 1 as here, got 2",
+    ),
+    (
+        "what is no node",
+        what_is_no_node,
+        "NotConnected: AT: expected a node that answers, got none: its first bytes are not Shunt's",
+    ),
+    (
+        "an address of another machine",
+        address_of_another_machine,
+        "NoNode::Refused: 192.0.2.1:0: Cannot assign requested address (os error 99)",
     ),
     (
         "a peer that never answers",
@@ -270,4 +320,18 @@ fn what_makes_no_sense_has_its_error_in_time_and_harms_nothing() {
     assert_eq!(ground.nodes[1].receive(Duration::ZERO).expect("open"), None, "nothing was posted");
     // Nodes first: they use the memory.
     drop(Arc::into_inner(ground).expect("rows are over"));
+}
+
+#[test]
+fn an_address_of_libfabric_that_is_another_machines_is_refused_before_anybody_waits() {
+    let source = |address: &str| Source::libfabric("tcp", 1, &[address.to_owned()]);
+    match source("127.0.0.1") {
+        Err(NoNode::Libfabric(FabricError::Load(error))) => {
+            println!("SKIPPED: {error}");
+            return assert!(std::env::var_os("CI").is_none(), "CI is set, and libfabric is missing");
+        }
+        other => drop(other.expect("this machine's")),
+    }
+    let error = source("192.0.2.1").err().expect("no machine has it").to_string();
+    assert!(error.starts_with("addresses: expected those of this machine, got 192.0.2.1: "), "{error}");
 }

@@ -3,7 +3,7 @@
 use super::{Own, SOON, described};
 use shunt::host::connect::tcp::JoinOptions;
 use shunt::host::job::Joining;
-use shunt_transfer::{NicKind, Node, Place, Secret, Source, Wish};
+use shunt_transfer::{Change, NicKind, Node, Place, Secret, Source, Wish};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
@@ -95,4 +95,28 @@ fn a_peer_whose_fence_was_not_proved_in_time_is_asked_for_again() {
         }
     }
     panic!("each fence was proved before it was asked for");
+}
+
+#[test]
+fn a_node_that_is_connected_by_two_of_its_addresses_is_one() {
+    let place = super::place(2, 2);
+    let secret = || Secret::from_text("a secret of these tests").expect("a secret");
+    let open = |end, at| Node::open_with(&place, end, 2, at, secret()).expect("it is this machine");
+    let (one, two) = (open(0, "0.0.0.0:0"), open(1, "0.0.0.0:0"));
+    let port = two.listens_at().expect("it listens").port();
+    let [first, second] = ["127.0.0.1", "127.0.0.2"].map(|host| {
+        let peer = one.connect(&format!("{host}:{port}"), SOON).expect("it is there");
+        one.send(peer, host.as_bytes()).expect("short");
+        assert_eq!(two.receive(SOON).expect("open").map(|(_, said)| said), Some(host.as_bytes().to_vec()));
+        peer
+    });
+    assert_eq!(
+        (first, one.peers().expect("a node"), two.peers().expect("a node").len()),
+        (second, vec![first], 1)
+    );
+    assert_eq!(one.next_change(SOON).expect("a node"), Some(Change::Joined(first)));
+    assert_eq!(one.next_change(Duration::ZERO).expect("a node"), None, "it has not left");
+    let own = one.listens_at().expect("it listens").port();
+    let why = one.connect(&format!("127.0.0.2:{own}"), 1000 * SOON).expect_err("it is itself").to_string();
+    assert!(why.ends_with("that is this node itself"), "{why}");
 }

@@ -4,9 +4,10 @@
 //! is dialled as rank 0, and the number of the job is made of the secret and a name that both know. The first message
 //! of the side that dials is at most [`FIRST_MAX`] long.
 
-use super::driver::connection::{Connection, Role};
+use super::driver::connection::{Connection, End, Role};
+use super::error::Refusal;
 use super::frame::{Frame, HELLO_MAX};
-use super::link::{Link, Local};
+use super::link::{Link, Local, Trouble};
 use super::preamble::{PROTOCOL, Purpose};
 use super::secret::{Secret, digest};
 use mio::net::TcpStream;
@@ -66,7 +67,33 @@ fn keep_alive(stream: &impl AsFd) -> io::Result<()> {
 /// One connection. Nothing of it waits.
 pub struct Pipe {
     connection: Connection,
-    over: Option<String>,
+    over: Option<Over>,
+}
+
+/// Why one has ended, and whether the other side would refuse it again.
+#[derive(Debug)]
+struct Over {
+    why: String,
+    is_refused: bool,
+}
+
+impl From<End> for Over {
+    fn from(end: End) -> Self {
+        let is_refused = match &end {
+            End::Trouble(Trouble::Here(why) | Trouble::There(why)) => matches!(
+                why,
+                Refusal::Garbage | Refusal::Protocol { .. } | Refusal::Abi { .. } | Refusal::Secret
+            ),
+            _ => false,
+        };
+        Self { why: end.text(), is_refused }
+    }
+}
+
+impl From<&str> for Over {
+    fn from(why: &str) -> Self {
+        Self { why: why.to_owned(), is_refused: false }
+    }
 }
 
 impl Pipe {
@@ -100,7 +127,13 @@ impl Pipe {
 
     /// Why it has ended, if it has.
     pub fn over(&self) -> Option<&str> {
-        self.over.as_deref()
+        self.over.as_ref().map(|over| over.why.as_str())
+    }
+
+    /// True if it has ended because of what does not change while the other process lives: its secret, its version, or
+    /// that it is none of this library.
+    pub fn is_refused(&self) -> bool {
+        self.over.as_ref().is_some_and(|over| over.is_refused)
     }
 
     /// Bytes that the system has not taken.
@@ -134,12 +167,12 @@ impl Pipe {
         messages
     }
 
-    fn step(&mut self, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
+    fn step(&mut self, messages: &mut Vec<Vec<u8>>) -> Result<(), Over> {
         let connection = &mut self.connection;
         if !connection.proven && connection.since + PATIENCE < Instant::now() {
             return Err("no answer in time".into());
         }
-        if !connection.try_connected().map_err(|end| end.text())? {
+        if !connection.try_connected()? {
             return Ok(());
         }
         let mut buffer = [0; 16 << 10];
@@ -152,7 +185,7 @@ impl Pipe {
                 messages.push(bytes);
             }
             if let Some(end) = taken.end {
-                return Err(end.text());
+                return Err(end.into());
             }
             if !taken.more {
                 break;
@@ -160,7 +193,7 @@ impl Pipe {
         }
         connection.proven |= connection.link.is_open();
         connection.blocked = false;
-        connection.write().map_err(|end| end.text())
+        Ok(connection.write()?)
     }
 }
 
@@ -215,7 +248,7 @@ mod tests {
         while b.over().is_none() && Instant::now() < until {
             b.carry_on();
         }
-        assert!(b.over().is_some(), "the other side is gone");
+        assert!(b.over().is_some() && !b.is_refused(), "the other side is gone");
     }
 
     /// A node whose machine lost its power was there forever.
@@ -240,6 +273,7 @@ mod tests {
             a.send(b"first".to_vec());
             assert!(!carry((&mut a, &mut b), |_, from_a| !from_a.is_empty()));
             assert!(b.over().is_some_and(|why| why.contains("secret")), "{:?}", b.over());
+            assert!(a.is_refused() && b.is_refused(), "{:?} {:?}", a.over(), b.over());
         }
     }
 }

@@ -15,11 +15,16 @@ fn hello(id: u8, relation: Option<Id>) -> Hello {
     let rail = |index| RailCard { index, link, mtu: 3, lid: 0, mac, gid, name };
     let rails = if id == 4 { (0..3).map(rail).collect() } else { Vec::new() };
     let address = Address::Rc(PeerAddress { datagrams: vec![0; rails.len()], rails, qkey: 0 });
-    Hello { id: [id; 16], relation, at: at(id), address }
+    Hello { id: [id; 16], relation, meant: None, at: at(id), address }
 }
 
 fn at(node: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(node)))
+}
+
+/// Another address of it.
+fn alias(node: u8) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 2], 7000 + u16::from(node)))
 }
 
 /// What travels from one node to another on a connection, by its ends' names for it.
@@ -80,18 +85,23 @@ impl World {
     fn act(&mut self, node: u8) {
         while let Some(one) = self.next(node) {
             match one {
-                Do::Dial(line, to) => match self.books.keys().copied().find(|other| at(*other) == to) {
-                    Some(other) => {
-                        let there = self.book(other).accepted();
-                        self.lines.insert((node, line), (other, there));
-                        self.lines.insert((other, there), (node, line));
+                Do::Dial(line, to) => {
+                    match self.books.keys().copied().find(|other| [at(*other), alias(*other)].contains(&to)) {
+                        Some(other) => {
+                            let there = self.book(other).accepted();
+                            self.lines.insert((node, line), (other, there));
+                            self.lines.insert((other, there), (node, line));
+                        }
+                        None => {
+                            let now = self.now;
+                            self.book(node).over(now, line, ("refused", false));
+                        }
                     }
-                    None => {
-                        let now = self.now;
-                        self.book(node).over(now, line, "refused");
-                    }
-                },
-                Do::Hello(line, relation) => self.send(node, line, Packet::Hello(hello(node, relation))),
+                }
+                Do::Hello(line, relation, meant) => {
+                    let hello = Hello { meant, ..hello(node, relation) };
+                    self.send(node, line, Packet::Hello(hello));
+                }
                 Do::Drop(line, tell) => {
                     if tell {
                         self.send(node, line, Packet::Bye);
@@ -141,7 +151,7 @@ impl World {
             match packet {
                 Packet::Hello(hello) => self.book(node).hello(now, (line, from), hello, fresh),
                 Packet::Bye => self.book(node).bye(line),
-                Packet::End => self.book(node).over(now, line, "the other side ended it"),
+                Packet::End => self.book(node).over(now, line, ("the other side ended it", false)),
             }
         }
     }
@@ -154,7 +164,7 @@ impl World {
         for (here, there) in ends {
             for (node, line) in [here, there] {
                 let now = self.now;
-                self.book(node).over(now, line, "reset");
+                self.book(node).over(now, line, ("reset", false));
                 self.lines.remove(&(node, line));
             }
         }
@@ -175,6 +185,10 @@ fn two_that_dial_each_other_at_once_meet_once() {
         let mut world = World::new(&[1, 2]);
         world.want(1, 2);
         world.want(2, 1);
+        world.run(picks(seed));
+        assert_eq!(world.joined, BTreeMap::from([(1, 1), (2, 1)]), "seed {seed}");
+        // Whose dial was given up learns by another one that it was the same node.
+        world.now += AGAIN;
         world.run(picks(seed));
         assert_eq!(world.joined, BTreeMap::from([(1, 1), (2, 1)]), "seed {seed}");
         assert_eq!((&world.left[..], world.answers.len()), (&[][..], 2), "seed {seed}");
@@ -226,14 +240,112 @@ fn one_that_stays_away_has_left_and_one_that_is_there_again_is_another() {
     world.want(2, 1);
     world.run(picks(4));
     assert_eq!((world.joined[&1], &world.left[..]), (2, &[(1, 1), (2, 1)][..]));
-    // A process that starts where another one was ends that one's time.
-    let (now, book) = (world.now, world.book(1));
-    let line = book.accepted();
-    book.hello(now, (line, at(2)), Hello { id: [7; 16], ..hello(2, None) }, [9; 16]);
+    // A process that starts in the very place of one without a connection ends that one's time, and no other's.
+    for (ends, is_place) in [(false, true), (true, false), (true, true)] {
+        let (mut world, now) = (World::new(&[1, 2]), Instant::now());
+        world.want(2, 1);
+        world.run(picks(5));
+        let book = world.book(1);
+        let old = book.line_to(1).expect("it is there");
+        if ends {
+            book.over(now, old, ("reset", false));
+        }
+        let names = if is_place { at(2) } else { at(3) };
+        let line = book.accepted();
+        book.hello(now, (line, at(2)), Hello { id: [7; 16], at: names, ..hello(2, None) }, [9; 16]);
+        let done = book.take();
+        assert_eq!(done.contains(&Do::Leave(1)), ends && is_place, "{done:?}");
+        assert!(done.iter().any(|one| matches!(one, Do::Join([7, ..], ..))), "{done:?}");
+    }
+}
+
+/// A node is its number: two with one address are two, and each is dialled as itself.
+#[test]
+fn two_behind_one_address_are_two() {
+    let (now, nat) = (Instant::now(), SocketAddr::from(([192, 0, 2, 1], 7800)));
+    let mut book = Book::new([1; 16], 0, GIVE_UP);
+    let any = SocketAddr::from(([0, 0, 0, 0], 7800));
+    let lines = [5, 6].map(|id| {
+        let line = book.accepted();
+        book.hello(now, (line, nat), Hello { at: any, ..hello(id, None) }, [id + 100; 16]);
+        book.joined(&[id; 16], id.into());
+        line
+    });
     let done = book.take();
-    assert!(done.contains(&Do::Leave(2)), "{done:?}");
-    assert!(done.iter().any(|one| matches!(one, Do::Join([7, ..], ..))), "{done:?}");
-    book.over(now, line, "it is over");
+    assert!(done.iter().all(|one| matches!(one, Do::Hello(..) | Do::Join(..))), "{done:?}");
+    assert_eq!([5, 6].map(|number| book.line_to(number)), lines.map(Some));
+    // Who wants the address learns by the answer whose it is.
+    book.want(now, 3, nat, now + GIVE_UP);
+    book.tick(now);
+    let done = book.take();
+    let [Do::Dial(line, to), Do::Hello(_, None, None)] = done[..] else { panic!("{done:?}") };
+    assert_eq!(to, nat);
+    book.hello(now, (line, nat), Hello { at: any, ..hello(6, Some([106; 16])) }, [9; 16]);
+    let done = book.take();
+    assert_eq!(done, [Do::Drop(line, false), Do::Answered(3, Ok(6))]);
+    // Without a connection each is dialled for itself, with what is known of it.
+    lines.into_iter().for_each(|line| book.over(now, line, ("reset", false)));
+    book.tick(now);
+    let said: Vec<_> = book.take().into_iter().filter(|one| matches!(one, Do::Hello(..))).collect();
+    let [Do::Hello(_, five, Some([5, ..])), Do::Hello(_, six, Some([6, ..]))] = said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!((five, six), (Some([105; 16]), Some([106; 16])));
+    // One that is meant for another node begins nothing.
+    let line = book.accepted();
+    book.hello(now, (line, nat), Hello { meant: Some([2; 16]), ..hello(7, None) }, [9; 16]);
+    assert_eq!(book.take(), [Do::Drop(line, false)]);
+}
+
+#[test]
+fn one_that_is_dialled_by_several_of_its_addresses_is_one() {
+    for seed in 0..500 {
+        let mut world = World::new(&[1, 2]);
+        let (now, until) = (world.now, world.now + GIVE_UP);
+        if seed % 2 == 0 {
+            world.want(1, 2);
+            world.run(picks(seed));
+        } else {
+            world.want(1, 2);
+            world.want(2, 1);
+        }
+        world.book(1).want(now, 7, alias(2), until);
+        for round in 0..3 {
+            world.run(picks(seed + round));
+            world.now += AGAIN;
+        }
+        assert_eq!(world.joined, BTreeMap::from([(1, 1), (2, 1)]), "seed {seed}");
+        assert!(world.left.is_empty(), "seed {seed}: {:?}", world.left);
+        assert!(world.answers.iter().any(|(node, wish, _)| (*node, *wish) == (1, 7)), "seed {seed}");
+        assert!(
+            world.answers.iter().all(|(.., answer)| *answer == Ok(1)),
+            "seed {seed}: {:?}",
+            world.answers
+        );
+        let lines = [1, 2].map(|node| world.book(node).line_to(1).expect("connected"));
+        assert_eq!(world.lines.get(&(1, lines[0])), Some(&(2, lines[1])), "seed {seed}");
+    }
+}
+
+#[test]
+fn who_was_cut_off_without_a_word_is_another_peer_when_it_is_dialled() {
+    for seed in 0..100 {
+        let mut world = World::new(&[1, 2]);
+        world.want(1, 2);
+        world.run(picks(seed));
+        world.book(1).cut(1);
+        // Its word is lost, and the other one does not see that the connection has ended.
+        world.book(1).take();
+        world.lines.clear();
+        world.want(1, 2);
+        for round in 0..3 {
+            world.run(picks(seed + round));
+            world.now += AGAIN;
+        }
+        assert_eq!(world.joined, BTreeMap::from([(1, 2), (2, 2)]), "seed {seed}");
+        assert_eq!(world.left, [(2, 1)], "seed {seed}");
+        assert_eq!(world.answers.last(), Some(&(1, 2, Ok(2))), "seed {seed}");
+    }
 }
 
 #[test]
@@ -253,13 +365,27 @@ fn who_is_cut_off_is_told_and_what_cannot_be_is_refused() {
     world.books.insert(4, Book::new([4; 16], 3, GIVE_UP));
     world.want(1, 4);
     world.run(picks(5));
+    let (now, until) = (world.now, world.now + GIVE_UP);
+    world.book(1).want(now, 77, alias(1), until);
+    world.run(picks(6));
+    let why = |world: &World, to: u64| {
+        world.answers.iter().find(|(_, wish, _)| *wish == to).map(|(.., answer)| answer.clone())
+    };
+    // What cannot change is said at once, what can be at the end.
+    for itself in [1, 77] {
+        assert_eq!(why(&world, itself), Some(Err("that is this node itself".to_owned())));
+    }
+    assert_eq!(why(&world, 4), Some(Err("rails: expected 0 as here, got 3".to_owned())));
+    assert_eq!(why(&world, 9), None);
+    let book = world.book(1);
+    book.want(now, 50, at(8), until);
+    book.tick(now);
+    let line = book.dialled(at(8), [8; 16]).next().expect("it is dialled").0;
+    book.over(now, line, ("another secret", true));
+    assert!(book.take().contains(&Do::Answered(50, Err("another secret".to_owned()))));
     world.now += 4 * GIVE_UP;
     world.run(picks(6));
-    let why =
-        |to: u64| world.answers.iter().find(|(_, wish, _)| *wish == to).map(|(.., answer)| answer.clone());
-    assert_eq!(why(1), Some(Err("that is this node itself".to_owned())));
-    assert_eq!(why(9), Some(Err("refused".to_owned())));
-    assert_eq!(why(4), Some(Err("rails: expected 0 as here, got 3".to_owned())));
+    assert_eq!(why(&world, 9), Some(Err("refused".to_owned())));
 }
 
 impl World {
@@ -268,7 +394,7 @@ impl World {
         let ends: Vec<_> = self.lines.keys().filter(|(of, _)| *of == node).map(|(_, line)| *line).collect();
         for line in ends {
             let now = self.now;
-            self.book(node).over(now, line, "reset");
+            self.book(node).over(now, line, ("reset", false));
             self.lines.remove(&(node, line));
         }
         self.lines.retain(|(of, _), _| *of == node);

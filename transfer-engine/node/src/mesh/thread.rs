@@ -213,15 +213,15 @@ impl Driver {
         for line in lines {
             let Some((pipe, from)) = self.pipes.get_mut(&line) else { continue };
             let (messages, from) = (pipe.carry_on(), *from);
-            let over = pipe.over().map(str::to_owned);
+            let over = pipe.over().map(|why| (why.to_owned(), pipe.is_refused()));
             for message in messages {
                 self.hear(line, from, &message);
                 // What is to be done comes before what follows: the next message may be for it.
                 self.act();
             }
-            if let Some(why) = over {
+            if let Some((why, for_good)) = over {
                 self.pipes.remove(&line);
-                self.book.over(Instant::now(), line, &why);
+                self.book.over(Instant::now(), line, (&why, for_good));
             }
         }
     }
@@ -236,7 +236,7 @@ impl Driver {
             Ok(Said::Bye) => self.book.bye(line),
             Err(why) => {
                 self.pipes.remove(&line);
-                self.book.over(Instant::now(), line, &why);
+                self.book.over(Instant::now(), line, (&why, true));
             }
         }
     }
@@ -260,10 +260,10 @@ impl Driver {
                     pipe.send(encode(&Said::Agent(Vec::new())));
                     self.pipes.insert(line, (pipe, to));
                 }
-                Err(error) => self.book.over(Instant::now(), line, &error.to_string()),
+                Err(error) => self.book.over(Instant::now(), line, (&error.to_string(), false)),
             },
-            Do::Hello(line, relation) => {
-                let said = Said::Hello(Box::new(Hello { relation, ..self.me.clone() }));
+            Do::Hello(line, relation, meant) => {
+                let said = Said::Hello(Box::new(Hello { relation, meant, ..self.me.clone() }));
                 self.pipes.get_mut(&line).into_iter().for_each(|(pipe, _)| pipe.send(encode(&said)));
             }
             Do::Drop(line, tell) => {
