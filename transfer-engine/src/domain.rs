@@ -78,7 +78,8 @@ pub trait Domain {
     /// Has a lane fenced at both ends. [`Event::Closed`] follows, once, and nothing about the lane after it.
     fn close(&mut self, now: Nanos, lane: LaneId);
     /// Cuts a peer off, whether it answers or not: its queue pairs at this end are destroyed. [`Event::Left`] follows,
-    /// then [`Event::Closed`] for each of its lanes, and nothing of the peer after that. Its number is not used again.
+    /// then [`Event::Closed`] for each of its lanes, and nothing of the peer after that; where one of them cannot be
+    /// destroyed in time, [`Event::Left`] comes last, once it is. Its number is not used again.
     fn leave(&mut self, now: Nanos, peer: PeerId);
     /// An expectation of this immediate of a peer was reached at this end.
     fn reached(&mut self, _peer: PeerId, _imm: u32) {}

@@ -66,7 +66,7 @@ impl End {
         nics: &Carriers,
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
-        let Connected { mut engine, world, told: (exchange, end, _) } =
+        let Connected { mut engine, world, told: (exchange, end, _), .. } =
             connect(member, nics, options.nics.rails)?;
         let memory = heap(bytes)?;
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;

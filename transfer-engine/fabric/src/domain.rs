@@ -1,6 +1,7 @@
 //! The domain: joins paths, regions and the words of other ends.
 
 use crate::address::FabricAddress;
+use crate::aside::Asides;
 use crate::error::FabricError;
 use crate::fabric::Rail;
 use crate::last::Last;
@@ -63,6 +64,8 @@ struct Leaving {
     lanes: Vec<(LaneId, Fence)>,
     /// All endpoints are closed, or set aside: when no packet of theirs is on its way any more.
     quiet: Option<Nanos>,
+    /// It was told that it is cut off.
+    told: bool,
 }
 
 /// A region whose keys were taken back, until no endpoint is open that a write may have begun on.
@@ -71,8 +74,6 @@ struct Taken {
     memory: BTreeMap<u32, Arc<OwnedSpan>>,
     /// Peer, path, and incarnation of its endpoint.
     endpoints: Vec<(PeerId, u32, u32)>,
-    /// Rails where it may still be written.
-    stays: Vec<u32>,
 }
 
 impl FabricDomain {
@@ -87,7 +88,7 @@ impl FabricDomain {
             next_lane: 0,
             remarks: Vec::new(),
             events: Vec::new(),
-            aside: BTreeSet::new(),
+            aside: Asides::default(),
             names: VecDeque::new(),
         };
         let mine = FabricAddress::new(&around.rails);
@@ -178,16 +179,18 @@ impl FabricDomain {
         }
         // From here on no key names it: an endpoint that is made before the others are closed takes none.
         let memory = regions.into_iter().map(|(rail, region)| (rail, region.memory().clone())).collect();
-        taken.insert(region.keys().clone(), Taken { memory, endpoints, stays: Vec::new() });
+        taken.insert(region.keys().clone(), Taken { memory, endpoints });
     }
 
     /// True once nothing of any peer lands in a region whose keys were taken back, or reads it. The domain is polled
     /// meanwhile; an endpoint that does not close in time is set aside.
     ///
     /// # Errors
-    /// An endpoint of a rail was set aside: there the region may still be written, and its memory stays for good.
+    /// An endpoint of a rail was set aside: there the region may still be written, and its memory stays. Asked again
+    /// the answer is another one, once that endpoint is closed after all.
     pub fn deregistered(&mut self, region: &Mr) -> Result<bool, FabricError> {
-        let Some(Taken { endpoints, .. }) = self.taken.get_mut(region.keys()) else { return Ok(true) };
+        self.around.aside.look();
+        let Some(Taken { endpoints, memory }) = self.taken.get_mut(region.keys()) else { return Ok(true) };
         let of_leaving = self.leaving.iter().flat_map(|one| &one.paths);
         let all = self.paths.iter().chain(of_leaving);
         let held: BTreeSet<_> = all.filter_map(|path| Some((path.peer, path.number, path.held()?))).collect();
@@ -195,17 +198,12 @@ impl FabricDomain {
         if !endpoints.is_empty() {
             return Ok(false);
         }
-        let Some(mut taken) = self.taken.remove(region.keys()) else { return Ok(true) };
-        let aside = taken.memory.keys().copied().filter(|rail| self.around.aside.contains(rail));
-        taken.stays.extend(aside.collect::<Vec<_>>());
-        let stays = taken.stays.clone();
-        stays.iter().filter_map(|rail| taken.memory.remove(rail)).for_each(std::mem::forget);
-        if stays.is_empty() {
+        memory.retain(|rail, _| self.around.aside.is_rail(*rail));
+        if memory.is_empty() {
+            self.taken.remove(region.keys());
             return Ok(true);
         }
-        // Whoever asks again hears the same.
-        taken.memory.clear();
-        self.taken.insert(region.keys().clone(), taken);
+        let stays: Vec<_> = memory.keys().copied().collect();
         let (what, want) = ("a region to take back", "rails whose endpoints were closed");
         Err(FabricError::Unfit { what, want, met: format!("rails {stays:?}, where one was set aside") })
     }
@@ -263,27 +261,29 @@ impl FabricDomain {
 
     fn look_at_leaving(&mut self, now: Nanos) {
         let Self { leaving, around, gone, .. } = self;
+        around.aside.look();
         leaving.retain_mut(|one| {
-            let Leaving { peer, paths, until, lanes, quiet } = one;
+            let Leaving { peer, paths, until, lanes, quiet, told } = one;
             let overdue = now >= *until;
             // Each is looked at: what it holds is told.
             let open =
                 paths.iter_mut().filter_map(|path| (!path.is_left(around, now, overdue)).then_some(()));
             if quiet.is_none() && open.count() == 0 {
                 lanes.extend(paths.iter_mut().filter_map(|path| path.farewell(around)));
-                // Nobody is told that it is cut off while one of its endpoints here may still place bytes.
-                if !paths.iter().any(Path::is_set_aside) {
-                    gone.insert(*peer);
-                    around.events.push(Event::Left(*peer));
-                }
                 paths.clear();
                 *quiet = Some(now + around.patience.lifetime);
+            }
+            // Not while one of its endpoints here may still place bytes, however late that is.
+            if quiet.is_some() && !*told && !around.aside.is_peer(*peer) {
+                *told = true;
+                gone.insert(*peer);
+                around.events.push(Event::Left(*peer));
             }
             if quiet.is_none_or(|quiet| now < quiet) {
                 return true;
             }
             around.events.extend(lanes.drain(..).map(|(lane, fence)| Event::Closed(lane, fence)));
-            false
+            !*told
         });
     }
 }
@@ -307,7 +307,14 @@ impl Domain for FabricDomain {
         self.paths = others;
         theirs.iter_mut().for_each(|path| path.leave(&mut self.around));
         let until = now + self.around.patience.close;
-        self.leaving.push(Leaving { peer, paths: theirs, until, lanes: Vec::new(), quiet: None });
+        self.leaving.push(Leaving {
+            peer,
+            paths: theirs,
+            until,
+            lanes: Vec::new(),
+            quiet: None,
+            told: false,
+        });
     }
 
     fn reached(&mut self, peer: PeerId, imm: u32) {
@@ -335,9 +342,10 @@ impl Drop for FabricDomain {
         let leaving = std::mem::take(&mut self.leaving).into_iter().flat_map(|one| one.paths);
         let paths: Vec<_> = std::mem::take(&mut self.paths).into_iter().chain(leaving).collect();
         let around = &mut self.around;
-        let closings = paths.into_iter().filter_map(|path| path.end(around)).collect();
+        let (mut closings, aside) = std::mem::take(&mut around.aside).end();
+        closings.extend(paths.into_iter().filter_map(|path| path.end(around)));
         let taken = std::mem::take(&mut self.taken).into_values().flat_map(|taken| taken.memory).collect();
-        let (aside, regions) = (around.aside.clone(), std::mem::take(&mut around.regions));
+        let regions = std::mem::take(&mut around.regions);
         Last { closings, aside, regions, taken }.let_go();
     }
 }

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(crate) struct Last {
     /// By rail.
     pub closings: Vec<(u32, Closing)>,
-    /// Rails on which an endpoint was set aside: it may still place bytes.
+    /// Rails on which an endpoint cannot be closed: it may still place bytes.
     pub aside: BTreeSet<u32>,
     /// By rail, and by key.
     pub regions: Vec<BTreeMap<u32, Region>>,

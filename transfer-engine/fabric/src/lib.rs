@@ -11,7 +11,8 @@
 //! | efa, run on soft ones | the NIC has destroyed the queue pair | [`Unproven`]: writes come as messages |
 //!
 //! An endpoint of efa is closed by a thread: it waits for what is on the wire. One that does not close in time is set
-//! aside, and its lane is [`Unproven`].
+//! aside, and its lane is [`Unproven`]. Once it is closed after all, nothing of it lands any more: then its peer counts
+//! as cut off, and the keys of its rail as taken back.
 //!
 //! A peer that has no endpoint of a lane any more, and has forgotten it, makes [`NoTruth`].
 //!
@@ -25,6 +26,7 @@
 //! | [`region`] | memory, registered on a rail |
 //! | [`endpoint`] | an endpoint with queues of its own: writes, reads, sends, completions |
 //! | `closing` | an endpoint that is being closed |
+//! | `aside` | endpoints that did not close in time |
 //! | `last` | what is left of a domain that was dropped |
 //! | `machine` | the life of a path; pure |
 //! | `ledger` | immediates, counted at both ends; pure |
@@ -36,6 +38,7 @@
 //! | [`error`] | why a provider cannot be used |
 
 mod address;
+mod aside;
 mod closing;
 mod domain;
 pub mod endpoint;

@@ -1,5 +1,6 @@
 //! One path to a peer: its machine, its endpoint, and the lane that is open on it.
 
+use crate::aside::Asides;
 use crate::closing::Closing;
 use crate::endpoint::{Done, Endpoint, Posted, Work};
 use crate::fabric::Rail;
@@ -33,8 +34,8 @@ pub(crate) struct Around {
     pub next_lane: u64,
     pub remarks: Vec<String>,
     pub events: Vec<Event>,
-    /// Rails on which an endpoint was set aside: it may still place bytes.
-    pub aside: BTreeSet<u32>,
+    /// Endpoints that were set aside: they may still place bytes.
+    pub aside: Asides,
     /// Names of the last endpoints.
     pub names: VecDeque<Vec<u8>>,
 }
@@ -76,8 +77,6 @@ pub(crate) struct Path {
     closing: Option<Closing>,
     /// The provider did not let go of an endpoint: nothing is proved of it.
     stuck: bool,
-    /// One of its endpoints, of whichever incarnation, was set aside.
-    was_stuck: bool,
     ledger: Ledger,
     /// That of the last incarnation, for a peer that asks late.
     previous: (u32, Option<Ledger>),
@@ -100,7 +99,6 @@ impl Path {
             endpoint: None,
             closing: None,
             stuck: false,
-            was_stuck: false,
             ledger: Ledger::default(),
             previous: (0, Some(Ledger::default())),
             lane: None,
@@ -329,6 +327,7 @@ impl Path {
             let Some(result) = closing.take(&mut self.done) else { return };
             self.closing = None;
             if let Err(error) = result {
+                around.aside.fail(self.number, self.peer);
                 self.is_stuck(around, &error.to_string());
             }
             self.take_done(around, now);
@@ -339,13 +338,14 @@ impl Path {
     }
 
     fn set_aside(&mut self, around: &mut Around) {
-        self.closing = None;
+        if let Some(closing) = self.closing.take() {
+            around.aside.put(self.number, self.peer, closing);
+        }
         self.is_stuck(around, "an endpoint does not close");
     }
 
     fn is_stuck(&mut self, around: &mut Around, why: &str) {
-        (self.stuck, self.was_stuck) = (true, true);
-        around.aside.insert(self.number);
+        self.stuck = true;
         around.remarks.push(format!("peer {}, path {}: {why}", self.peer, self.number));
     }
 
@@ -453,11 +453,6 @@ impl Path {
     /// The endpoint that may be written through now: its incarnation, if there is one that is not closed.
     pub fn held(&self) -> Option<u32> {
         (self.endpoint.is_some() || self.closing.is_some()).then(|| self.machine.incarnation())
-    }
-
-    /// True if one of its endpoints was set aside: it may still place bytes at this end.
-    pub const fn is_set_aside(&self) -> bool {
-        self.was_stuck
     }
 }
 

@@ -1,7 +1,7 @@
 //! Peers that are cut off, keys that are taken back, and peers that say nothing.
 
 use crate::rig::{TCP, read, write};
-use crate::two::{BYTES, PAGES, SECOND, Two, two, two_behind};
+use crate::two::{BYTES, PAGES, SECOND, Two, two, two_behind, two_that_wait};
 use shunt_recovery::nanos::Nanos;
 use shunt_transfer_engine::engine::{OnDone, Write};
 use shunt_transfer_engine::error::TransferError;
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 const POISON: u8 = 0xee;
+/// An endpoint is set aside after this time.
+const SHORT: Nanos = Nanos::millis(50);
 
 /// Begins rounds until pages of the last one land, and leaves it under way: where its end comes.
 fn under_way(two: &mut Two) -> Receiver<Ended> {
@@ -161,6 +163,57 @@ fn an_engine_goes_on_while_a_region_is_taken_back() {
     gate.store(true, Ordering::Release);
     two.until_of(1, "a region taken back", is_over);
     assert!(poisoned(&mut two), "something landed");
+}
+
+/// It was never reported: nothing looked whether the endpoint was closed later.
+#[test]
+fn a_peer_with_an_endpoint_that_was_set_aside_is_cut_off_once_it_is_closed_after_all() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let Some(mut two) = two_that_wait(&[TCP, SECOND], Some(&gate), SHORT) else { return };
+    let _ends = under_way(&mut two);
+    let (left, now) = (Arc::new(AtomicBool::new(false)), two.now());
+    let told = left.clone();
+    assert!(two.engines[1].leave(now, PeerId(0), Box::new(move || told.store(true, Ordering::Release))));
+    is_set_aside(&mut two);
+    goes_on(&mut two);
+    assert!(!left.load(Ordering::Acquire), "nothing is proved while an endpoint is open");
+    gate.store(true, Ordering::Release);
+    two.until_of(1, "a farewell", |_| left.load(Ordering::Acquire));
+    assert!(poisoned(&mut two), "something landed");
+}
+
+/// The memory stayed for good.
+#[test]
+fn a_region_of_a_rail_where_an_endpoint_was_set_aside_is_free_once_it_is_closed_after_all() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let Some(mut two) = two_that_wait(&[TCP, SECOND], Some(&gate), SHORT) else { return };
+    let _ends = under_way(&mut two);
+    let region = two.regions[1].clone();
+    two.engines[1].domain.deregister(&region);
+    is_set_aside(&mut two);
+    let mut said = None;
+    two.until_of(1, "an answer", |two| {
+        said = match two.engines[1].domain.deregistered(&region) {
+            Ok(over) => over.then_some(Ok(())),
+            Err(error) => Some(Err(error.to_string())),
+        };
+        said.is_some()
+    });
+    let why = said.and_then(Result::err).expect("it may still be written");
+    assert!(why.contains("where one was set aside"), "{why}");
+    assert!(Arc::strong_count(&two.memories[1]) > 1, "it is kept");
+    gate.store(true, Ordering::Release);
+    // The other end is not stepped: no path is made again.
+    two.until_of(1, "a region taken back", |two| two.engines[1].domain.deregistered(&region) == Ok(true));
+    assert_eq!(Arc::strong_count(&two.memories[1]), 1, "it is free");
+    assert!(poisoned(&mut two), "something landed");
+}
+
+/// Steps end 1 alone, until it says that an endpoint does not close.
+fn is_set_aside(two: &mut Two) {
+    two.until_of(1, "an endpoint that is set aside", |two| {
+        two.engines[1].domain.take_remarks().iter().any(|remark| remark.contains("does not close"))
+    });
 }
 
 /// Keys stayed good until the endpoints of that moment were closed, and a path that was made again meanwhile took them.

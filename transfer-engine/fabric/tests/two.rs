@@ -42,6 +42,11 @@ pub fn two(wanted: &[Wanted<'_>]) -> Option<Two> {
 
 /// The same; end 1 closes no endpoint before the gate is open.
 pub fn two_behind(wanted: &[Wanted<'_>], gate: Option<&Arc<AtomicBool>>) -> Option<Two> {
+    two_that_wait(wanted, gate, PATIENCE.close)
+}
+
+/// The same; an endpoint that is not closed within `close` is set aside.
+pub fn two_that_wait(wanted: &[Wanted<'_>], gate: Option<&Arc<AtomicBool>>, close: Nanos) -> Option<Two> {
     let clock = Arc::new(RealClock::new());
     let net = OobNet::new(2, 30_000, clock.clone());
     let rails = wanted.iter().map(rail).collect::<Option<Vec<_>>>()?;
@@ -53,7 +58,13 @@ pub fn two_behind(wanted: &[Wanted<'_>], gate: Option<&Arc<AtomicBool>>) -> Opti
         let behind = gate.filter(|_| me == 1);
         rails.iter().for_each(|rail| behind.into_iter().for_each(|gate| rail.close_behind(gate.clone())));
         let oob = Box::new(net.end(me as u32));
-        let parts = Parts { me: me as u32, rails, peers: peers.clone(), oob, patience: PATIENCE };
+        let parts = Parts {
+            me: me as u32,
+            rails,
+            peers: peers.clone(),
+            oob,
+            patience: Patience { close, ..PATIENCE },
+        };
         let mut domain = FabricDomain::new(parts);
         regions.push(domain.register(&memories[me], Rights::ReadWrite).expect("a region"));
         Engine::new(domain, Policy { give_up: Nanos::secs(10), ..Policy::of_rails(wanted.len() as u32) })

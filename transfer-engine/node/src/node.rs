@@ -194,7 +194,8 @@ impl Node {
     /// ends there with [`TransferError::Denied`].
     ///
     /// # Errors
-    /// It is another node's, a transfer of this end uses it, or a NIC refuses: then peers may still write into it.
+    /// It is another node's, a transfer of this end uses it, or a NIC refuses: then peers may still write into it. Over
+    /// libfabric that may be a NIC that did not close an endpoint in time: ask again, and it may have closed it since.
     pub fn deregister(&self, region: &Region) -> Result<(), CallError> {
         let mr = self.own(region)?;
         let own = mr.clone();
