@@ -3,7 +3,6 @@
 use shunt_bench::options::Options;
 use shunt_bench::program;
 use shunt_bench::usage::Usage;
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -13,14 +12,7 @@ fn main() -> ExitCode {
     shunt_json::begin::<Options>();
     match Options::from_arguments(std::env::args_os()) {
         Ok(options) => ExitCode::from(program::run(&options)),
-        // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
-        Err(Usage::Clap(error)) => match error.print().and_then(|()| std::io::stdout().flush()) {
-            Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
-                shunt_host::complain!("error: stdout: {lost}");
-                ExitCode::from(1)
-            }
-            _ => ExitCode::from(error.exit_code() as u8),
-        },
+        Err(Usage::Clap(error)) => ExitCode::from(shunt_pages::shown(&error)),
         Err(error) => {
             shunt_host::complain!("{error}");
             ExitCode::from(2)

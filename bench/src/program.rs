@@ -20,7 +20,7 @@ use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
 use shunt_figures::units::{show_size, show_time};
 use shunt_host::config::FenceMode;
-use shunt_host::events::{Logging, flush_log};
+use shunt_host::events::{Logging, flush_log, timelines};
 use shunt_json::Document;
 use shunt_soft_nic::fault;
 use std::io::IsTerminal;
@@ -58,12 +58,15 @@ fn dispatch(options: &Options) -> u8 {
     }
     // Only who writes them opens them, and before anybody is kept waiting.
     let files = match options.job.as_ref().is_none_or(|place| place.rank == 0) {
-        true => Outputs::open(&[
-            ("--json", options.json.as_deref()),
-            ("--plot", options.plot.as_deref()),
-            ("--report", options.report.as_deref()),
-            ("--trace", options.trace.as_deref()),
-        ]),
+        true => {
+            let wanted = [
+                ("--json", options.json.as_deref()),
+                ("--plot", options.plot.as_deref()),
+                ("--report", options.report.as_deref()),
+                ("--trace", options.trace.as_deref()),
+            ];
+            Outputs::open(&wanted, &timelines(options.pes()))
+        }
         false => Ok(Outputs::default()),
     };
     let outputs = match files {

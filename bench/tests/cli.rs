@@ -142,6 +142,11 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(output.stdout.is_empty() && text(&output.stderr).contains(part), "{line}");
     }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
+    command.arg("--json").arg(folder.join("same-1.svg")).env("SHUNT_EVENTS", folder.join("same-%.svg"));
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(text(&output.stderr).contains("SHUNT_EVENTS and --json both name"), "{}", text(&output.stderr));
     assert!(!same.exists(), "a refusal leaves nothing behind");
 }
 

@@ -52,8 +52,11 @@ enum Command {
 
 fn main() -> ExitCode {
     shunt_json::begin::<Cli>();
-    // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
-    ExitCode::from(match Cli::parse().command {
+    let command = match shunt_pages::parsed::<Cli>() {
+        Ok(Cli { command }) => command,
+        Err(status) => return ExitCode::from(status),
+    };
+    ExitCode::from(match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

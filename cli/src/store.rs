@@ -20,7 +20,7 @@ pub enum Command {
 Example:
   SHUNT_SECRET_FILE=~/.shunt-secret shunt store serve --listen 10.0.0.1:7700
   SHUNT_SECRET_FILE=~/.shunt-secret SHUNT_VERBS_STORE=tcp://10.0.0.1:7700 shunt verbs run -- ib_write_bw -d mlx5_0
-Exit status: 2 if it cannot listen, or has no secret.")]
+Exit status: 1 if its address cannot be written, 2 if it cannot listen, or has no secret.")]
 pub struct Serve {
     /// Address and port of this machine
     #[arg(long, value_name = "ADDR:PORT")]
@@ -33,7 +33,10 @@ pub fn run(command: &Command) -> u8 {
     let opened = Store::open(*listen).and_then(|store| store.address().map(|at| (store, at)));
     match opened {
         Ok((mut store, at)) => {
-            println!("listens at {at}");
+            let status = print::stdout(&format!("listens at {at}\n"), 0);
+            if status != 0 {
+                return status;
+            }
             loop {
                 store.carry_on(1000);
             }

@@ -2,6 +2,7 @@
 
 use crate::support::{shunt, text};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// Subcommands, as `--help` lists them.
 fn commands() -> Vec<String> {
@@ -40,4 +41,30 @@ fn each_command_has_a_man_page() {
     assert!(page.contains("EVENTS") && page.contains("Perfetto"), "{page}");
     let output = shunt(&["man", "/dev/null/pages"], &[]);
     assert!(output.status.code() == Some(1) && text(&output.stderr).contains("name a folder"));
+}
+
+#[test]
+fn words_that_cannot_be_written_are_no_success_and_a_reader_may_leave() {
+    for line in
+        ["--help", "--version", "run --help", "completions bash", "env", "store serve --listen 127.0.0.1:0"]
+    {
+        let run = |out: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+            command.args(line.split(' ')).env("SHUNT_SECRET", "a secret for this test alone");
+            command.stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let lost = run(full.into()).wait_with_output().unwrap();
+        let said = (lost.status.code(), text(&lost.stderr));
+        let why = "error: stdout: No space left on device (os error 28)\n";
+        assert_eq!(said, (Some(1), why.to_owned()), "{line}");
+        // A store goes on without a reader.
+        if line.starts_with("store") {
+            continue;
+        }
+        let (reader, left) = std::io::pipe().unwrap();
+        drop(reader);
+        let left = run(left.into()).wait_with_output().unwrap();
+        assert_eq!((left.status.code(), text(&left.stderr)), (Some(0), String::new()), "{line}");
+    }
 }

@@ -6,6 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// The variable that names timelines.
+const EVENTS: &str = "SHUNT_EVENTS";
+
 /// A file that cannot be written. Exit status 2.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOutput {
@@ -21,7 +24,7 @@ pub enum BadOutput {
         /// What would be right.
         want: &'static str,
     },
-    /// Both options name one file.
+    /// Both options, or a variable and an option, name one file.
     #[error("error: {one} and {other} both name {}; give each a file of its own", path.display())]
     Same {
         /// An option.
@@ -97,6 +100,12 @@ impl Probe {
     }
 }
 
+/// Device and inode of a file, if it is there and regular.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let data = std::fs::metadata(path).ok().filter(|data| data.is_file())?;
+    Some((data.dev(), data.ino()))
+}
+
 /// A pipe waits for a reader that may never come; those the system hands out have theirs.
 fn would_hang(path: &Path) -> bool {
     let other = std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir());
@@ -129,11 +138,12 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Opens what was asked for; what is not there is made for a moment, to see that it can be.
+    /// Opens what was asked for; what is not there is made for a moment, to see that it can be. `timelines`: files of
+    /// `SHUNT_EVENTS`, which are written meanwhile.
     ///
     /// # Errors
     /// What was given and what is expected. Nothing is left behind.
-    pub fn open(wanted: &[Wanted<'_>]) -> Result<Self, BadOutput> {
+    pub fn open(wanted: &[Wanted<'_>], timelines: &[PathBuf]) -> Result<Self, BadOutput> {
         let mut probes: Vec<(&'static str, Probe)> = Vec::new();
         for &(other, path) in wanted {
             let Some(path) = path else { continue };
@@ -142,6 +152,10 @@ impl Outputs {
             let same = |(_, before): &&(_, Probe)| identity.is_some() && before.identity() == identity;
             if let Some((one, before)) = probes.iter().find(same) {
                 return Err(BadOutput::Same { one, other, path: before.path.clone() });
+            }
+            // What was not there is there now, if it is the same one.
+            if identity.is_some() && timelines.iter().any(|path| identity_of(path) == identity) {
+                return Err(BadOutput::Same { one: EVENTS, other, path: path.to_owned() });
             }
             probes.push((other, probe));
         }
@@ -184,20 +198,42 @@ mod tests {
         let folder = folder("refused");
         let fresh = folder.join("fresh.json");
         let missing = folder.join("no/such.svg");
-        let error =
-            Outputs::open(&[("--json", Some(&fresh)), ("--plot", Some(&missing))]).unwrap_err().to_string();
+        let error = Outputs::open(&[("--json", Some(&fresh)), ("--plot", Some(&missing))], &[])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--plot") && error.contains("folder that exists"), "{error}");
         assert!(!fresh.exists());
-        let error = Outputs::open(&[("--json", Some(&folder))]).unwrap_err().to_string();
+        let error = Outputs::open(&[("--json", Some(&folder))], &[]).unwrap_err().to_string();
         assert!(error.contains("--json") && error.contains("not a folder"), "{error}");
-        let error = Outputs::open(&[
-            ("--json", Some(&fresh)),
-            ("--plot", None),
-            ("--trace", Some(&folder.join("./fresh.json"))),
-        ])
-        .unwrap_err();
+        let again = folder.join("./fresh.json");
+        let wanted = [("--json", Some(&*fresh)), ("--plot", None), ("--trace", Some(&*again))];
+        let error = Outputs::open(&wanted, &[]).unwrap_err();
         assert!(error.to_string().contains("--json and --trace both name"), "{error}");
         assert!(!fresh.exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_a_timeline_goes_to_is_refused_and_keeps_what_it_holds() {
+        let folder = folder("timeline");
+        let (there, fresh) = (folder.join("0.jsonl"), folder.join("1.jsonl"));
+        std::fs::write(&there, "a line\n").unwrap();
+        let timelines = [folder.join("./0.jsonl"), folder.join("./1.jsonl")];
+        for file in [&there, &fresh] {
+            let error = Outputs::open(&[("--json", Some(file))], &timelines).unwrap_err().to_string();
+            let name = file.display();
+            assert_eq!(
+                error,
+                format!("error: SHUNT_EVENTS and --json both name {name}; give each a file of its own")
+            );
+        }
+        assert!(!fresh.exists(), "a refusal leaves nothing behind");
+        assert_eq!(std::fs::read_to_string(&there).unwrap(), "a line\n");
+        let other = folder.join("other.json");
+        assert!(Outputs::open(&[("--json", Some(&other))], &timelines).is_ok());
+        // Devices take what both say.
+        let null = Path::new("/dev/null");
+        assert!(Outputs::open(&[("--json", Some(null))], &[null.to_owned()]).is_ok());
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -205,7 +241,7 @@ mod tests {
     fn a_file_is_there_once_it_has_its_content() {
         let folder = folder("fresh");
         let fresh = folder.join("new.json");
-        let outputs = Outputs::open(&[("--json", Some(&fresh))]).unwrap();
+        let outputs = Outputs::open(&[("--json", Some(&fresh))], &[]).unwrap();
         assert!(!fresh.exists(), "a run that is cut short leaves nothing");
         assert_eq!(outputs.write(|_| "new".into()), Vec::<String>::new());
         assert_eq!(std::fs::read_to_string(&fresh).unwrap(), "new");
@@ -217,9 +253,9 @@ mod tests {
         let folder = folder("pipe");
         let pipe = folder.join("ff");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let error = Outputs::open(&[("--json", Some(&pipe))]).unwrap_err().to_string();
+        let error = Outputs::open(&[("--json", Some(&pipe))], &[]).unwrap_err().to_string();
         assert!(error.contains("no regular file") && error.contains("name a regular file"), "{error}");
-        let null = Outputs::open(&[("--json", Some(Path::new("/dev/null")))]).unwrap();
+        let null = Outputs::open(&[("--json", Some(Path::new("/dev/null")))], &[]).unwrap();
         assert_eq!(null.write(|_| "gone".into()), Vec::<String>::new());
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -229,9 +265,9 @@ mod tests {
         let folder = folder("content");
         let file = folder.join("old.json");
         std::fs::write(&file, "a long text of an older run").unwrap();
-        drop(Outputs::open(&[("--json", Some(&file))]).unwrap());
+        drop(Outputs::open(&[("--json", Some(&file))], &[]).unwrap());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "a long text of an older run");
-        let outputs = Outputs::open(&[("--json", Some(&file))]).unwrap();
+        let outputs = Outputs::open(&[("--json", Some(&file))], &[]).unwrap();
         assert_eq!(outputs.write(|_| "new".into()), Vec::<String>::new());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
         std::fs::remove_dir_all(folder).unwrap();

@@ -25,7 +25,7 @@ use shunt_figures::outputs::Outputs;
 use shunt_figures::plot::{self, Picture};
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
-use shunt_host::events::{Logging, flush_log};
+use shunt_host::events::{Logging, flush_log, timelines};
 use shunt_json::Document;
 use std::ffi::OsString;
 use verdict::{BROKEN, MoeReport, USAGE};
@@ -59,14 +59,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             }
         };
     }
-    let outputs =
-        match Outputs::open(&[("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())]) {
-            Ok(outputs) => outputs,
-            Err(error) => {
-                shunt_host::complain!("{error}");
-                return USAGE;
-            }
-        };
+    let wanted = [("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())];
+    let outputs = match Outputs::open(&wanted, &timelines(options.ranks)) {
+        Ok(outputs) => outputs,
+        Err(error) => {
+            shunt_host::complain!("{error}");
+            return USAGE;
+        }
+    };
     say!("{}", options.describe());
     let outcome = run::run(&options);
     flush_log();

@@ -2,8 +2,10 @@
 //!
 //! A program with subcommands offers these as commands (`shunt completions`, `shunt man`). One without offers two
 //! hidden options, which [`answered`] takes: `PROGRAM --completions SHELL` and `PROGRAM --man [DIR]`.
+//!
+//! [`parsed`] reads the options of every program: a help that cannot be written is told.
 
-use clap::{CommandFactory, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 pub use clap_complete::Shell;
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -35,18 +37,40 @@ pub fn write_man<C: CommandFactory>(folder: &Path) -> io::Result<()> {
 /// 1 where stdout takes no more, 2 for a shell that is unknown.
 pub fn answered<C: CommandFactory>(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Option<u8> {
     Some(match asked::<C>(arguments)? {
-        Ok(text) => match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
-            Err(lost) if lost.kind() != io::ErrorKind::BrokenPipe => {
-                shunt_settings::complain!("error: stdout: {lost}");
-                1
-            }
-            _ => 0,
-        },
+        Ok(text) => {
+            status_of(&io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()), 0)
+        }
         Err(text) => {
             shunt_settings::complain!("{text}");
             2
         }
     })
+}
+
+/// The options of this process.
+///
+/// # Errors
+/// The exit status, once [`shown`] has told what clap says instead.
+pub fn parsed<C: Parser>() -> Result<C, u8> {
+    C::try_parse().map_err(|error| shown(&error))
+}
+
+/// Tells what clap says: a help or a version on stdout, what was typed wrongly on stderr. The exit status: 0, or 2 for
+/// the latter; 1 where stdout takes no more.
+pub fn shown(error: &clap::Error) -> u8 {
+    status_of(&error.print().and_then(|()| io::stdout().flush()), error.exit_code() as u8)
+}
+
+/// This status, or 1 for words that were lost: that is told. A reader that has seen enough and closed the pipe lost
+/// none.
+fn status_of(written: &io::Result<()>, status: u8) -> u8 {
+    match written {
+        Err(lost) if lost.kind() != io::ErrorKind::BrokenPipe => {
+            shunt_settings::complain!("error: stdout: {lost}");
+            1
+        }
+        _ => status,
+    }
 }
 
 /// What they ask for; `Err` is a sentence for stderr.
@@ -85,7 +109,6 @@ fn shell_of(word: Option<&str>) -> Result<Shell, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
     /// Moves bytes.
     #[derive(Parser)]
@@ -131,6 +154,14 @@ mod tests {
         let said_of = |words: &[&str]| said(words).expect("asked").expect_err("no such shell");
         assert!(said_of(&["mover", "--completions", "dash"]).ends_with("got dash"));
         assert!(said_of(&["mover", "--completions"]).ends_with("got nothing"));
+    }
+
+    #[test]
+    fn words_that_are_lost_are_no_success_and_a_reader_that_left_lost_none() {
+        let lost = |kind: io::ErrorKind| Err(io::Error::from(kind));
+        let all = [Ok(()), lost(io::ErrorKind::BrokenPipe), lost(io::ErrorKind::StorageFull)];
+        assert_eq!(all.each_ref().map(|written| status_of(written, 0)), [0, 0, 1]);
+        assert_eq!(all.map(|written| status_of(&written, 2)), [2, 2, 1]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub use metrics::{Metrics, PEERS_NAMED, PeMetrics};
 #[cfg(not(feature = "metrics"))]
 pub use no_metrics::{EndMetrics, Endpoint, Metrics, PeMetrics};
 pub use notice::say;
-pub use setup::{Watching, file_of};
+pub use setup::{Watching, file_of, timelines};
 pub use table::{EVENTS, Event, markdown};
 #[cfg(feature = "metrics")]
 pub use transfers::EndMetrics;

@@ -112,6 +112,17 @@ impl Watching {
     }
 }
 
+/// The files of timelines of so many PEs that this process's environment asks for: what else is written must not go
+/// there.
+pub fn timelines(pes: u32) -> Vec<PathBuf> {
+    let asked = Watching::from_lookup(&|name| std::env::var(name).ok());
+    let events = asked.ok().and_then(|asked| asked.events);
+    let mut files: Vec<_> = events.iter().flat_map(|path| (0..pes).map(|pe| file_of(path, pe))).collect();
+    // Without a number in its name it is one.
+    files.dedup();
+    files
+}
+
 /// The file of a PE: `%` stands for its number.
 pub fn file_of(path: &Path, pe: u32) -> PathBuf {
     match path.to_str() {

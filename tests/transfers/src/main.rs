@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     shunt_json::begin::<Options>();
     let options = Options::parse();
     // Many runs are not made for nothing: the file is tried before.
-    let files = match Outputs::open(&[("--json", options.json.as_deref())]) {
+    let files = match Outputs::open(&[("--json", options.json.as_deref())], &[]) {
         Ok(files) => files,
         Err(error) => {
             eprintln!("{error}");

@@ -202,6 +202,38 @@ fn memory_that_is_used_again_without_proof_is_written_late() {
 }
 
 #[test]
+fn words_that_cannot_be_written_are_no_success_and_a_reader_may_leave() {
+    for line in ["--help", "--version", "--man", "--duration 100ms"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the system's");
+        let (reader, left) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let run = |out: Stdio| {
+            let _alone = alone();
+            program().args(line.split(' ')).stdout(out).output().expect("the program starts")
+        };
+        let (lost, left) = (run(full.into()), run(left.into()));
+        assert_eq!(lost.status.code(), Some(1), "{line}: {}", said(&lost));
+        let why = "error: stdout: No space left on device (os error 28)";
+        assert_eq!(last_word(&lost), why, "{line}");
+        let text = said(&left);
+        assert!(
+            left.status.success() && !text.contains("error") && !text.contains("panicked"),
+            "{line}: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_file_of_a_timeline_takes_no_verdict() {
+    let json = std::env::temp_dir().join(format!("transfer_events.{}.jsonl", std::process::id()));
+    let output = program().arg("--json").arg(&json).env("SHUNT_EVENTS", &json).output().expect("it starts");
+    let why =
+        format!("error: SHUNT_EVENTS and --json both name {}; give each a file of its own", json.display());
+    assert_eq!((output.status.code(), last_word(&output)), (Some(2), why));
+    assert!(output.stdout.is_empty() && !json.exists(), "{}", said(&output));
+}
+
+#[test]
 fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
     let json = std::env::temp_dir().join(format!("transfer_table.{}.json", std::process::id()));
     let file = json.display().to_string();

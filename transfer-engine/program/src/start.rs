@@ -4,13 +4,16 @@ use crate::options::NicOptions;
 use crate::place;
 use anyhow::Result;
 use clap::Parser;
-use shunt::host::events::{Logging, flush_log};
+use shunt::host::events::{Logging, flush_log, timelines};
 use shunt_figures::outputs::Outputs;
 use shunt_figures::say;
 use shunt_figures::stdout::stdout_error;
 use shunt_transfer::{NoNode, Source};
 use std::fmt::Display;
 use std::process::ExitCode;
+
+/// No program has more ends.
+const ENDS_MAX: u32 = 128;
 
 /// What a program's options say of themselves.
 pub trait Checked: Parser {
@@ -54,7 +57,10 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         return ExitCode::from(status);
     }
     shunt_json::begin::<O>();
-    let options = O::parse();
+    let options = match shunt_pages::parsed::<O>() {
+        Ok(options) => options,
+        Err(status) => return ExitCode::from(status),
+    };
     let refused = |error: &dyn Display| {
         shunt::host::complain!("{error}");
         ExitCode::from(2)
@@ -68,7 +74,7 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         return refused(&format!("error: {error}"));
     }
     // A run is not made for nothing: the file is tried before.
-    let files = match Outputs::open(&[("--json", options.nics().json.as_deref())]) {
+    let files = match Outputs::open(&[("--json", options.nics().json.as_deref())], &timelines(ENDS_MAX)) {
         Ok(files) => files,
         Err(error) => return refused(&error),
     };
