@@ -37,6 +37,9 @@ pub fn make_prefix(out: &Path, device: bool) -> Result<()> {
     prefix::make_release(out, device)
 }
 
+/// The transfer engine for C, in a prefix or a package.
+pub use prefix::transfer;
+
 /// The stage of the prefix, whose programs are packed for a machine with a GPU as well.
 ///
 /// # Errors

@@ -14,6 +14,7 @@
 use crate::pages::{self, PROGRAMS};
 use crate::symbols;
 use anyhow::{Context, Result};
+use shunt_gpu_tool::transfer::{self, Places};
 use shunt_task::sh;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,9 +26,6 @@ pub const PREFIX: &str = "usr/lib/shunt/nvshmem";
 const LIBRARY: &str = "libshunt_nvshmem.so.3";
 /// What the library loads in jobs that mpirun starts; there is one where an mpicc was found. It is no dependency.
 const MPI_PLUGIN: &str = "nvshmem_bootstrap_mpi.so.3";
-/// The transfer engine for C, as it is built and as programs load it.
-const TRANSFER_BUILT: &str = "libshunt_transfer_c.so";
-const TRANSFER: &str = "libshunt_transfer.so.0";
 /// Libraries that `shunt soft-rdma run` and `shunt verbs run` load into programs.
 const LOADED: [&str; 2] = ["libshunt_soft_rdma.so", "libshunt_verbs.so"];
 
@@ -109,30 +107,12 @@ impl Trees {
 
     /// The transfer engine for C.
     fn transfer(&mut self, triplet: &str) -> Result<()> {
-        let (home, lib) = (sh::root().join("transfer-engine/capi"), format!("usr/lib/{triplet}"));
-        let built = sh::target_dir().join("release").join(TRANSFER_BUILT);
-        self.compiled(&built, &format!("{lib}/{TRANSFER}"))?;
-        symlink(TRANSFER, self.files.join(&lib).join("libshunt_transfer.so"))?;
-        copy_into(&home.join("include"), &self.files.join("usr/include"))?;
-        let version = env!("CARGO_PKG_VERSION");
-        let series = version.rsplit_once('.').map_or(version, |(series, _)| series);
-        for (file, folder) in [
-            ("shunt-transfer.pc", "pkgconfig"),
-            ("ShuntTransferConfig.cmake", "cmake/ShuntTransfer"),
-            ("ShuntTransferConfigVersion.cmake", "cmake/ShuntTransfer"),
-        ] {
-            let mut text = fs::read_to_string(home.join("package").join(file)).context(file)?;
-            for (name, value) in [
-                ("@PREFIX@", "/usr"),
-                ("@LIBDIR@", &format!("/{lib}")),
-                ("@VERSION@", version),
-                ("@SERIES@", series),
-            ] {
-                text = text.replace(name, value);
-            }
-            write(&self.files.join(&lib).join(folder).join(file), &text)?;
-        }
-        Ok(())
+        let lib = format!("usr/lib/{triplet}");
+        let built = sh::target_dir().join("release").join(transfer::BUILT);
+        self.compiled(&built, &format!("{lib}/{}", transfer::LIBRARY))?;
+        let (root, include, libdir) = (&*self.files, "usr/include", format!("/{lib}"));
+        let places = Places { root, include, lib: &lib, prefix: "/usr", libdir: &libdir, up: "../.." };
+        transfer::lay_out(&places)
     }
 
     fn pages(&self, out: &Path) -> Result<()> {

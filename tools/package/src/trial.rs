@@ -3,6 +3,7 @@
 use crate::deb::{self, Made};
 use crate::pages::PROGRAMS;
 use anyhow::{Context, Result, bail};
+use shunt_gpu_tool::transfer;
 use shunt_task::sh;
 use shunt_task::stages::Count;
 use std::fs;
@@ -13,9 +14,6 @@ use std::process::Command;
 const PROGRAM: &str = "nvshmem-compat/conformance/exact/exact.c";
 /// Its arguments: PE 1 has its first rail go down for a while.
 const ARGUMENTS: &str = "fetch 60 1 0 5 down=30ms";
-/// A page with a program in C for the transfer engine, whose port goes down, and what each end of it says.
-const TRANSFERS: &str = "docs/how-to/transfer.md";
-const TRANSFERRED: [&str; 2] = ["128 pages written, failovers: ", "end 1: wrong bytes: 0"];
 /// A project that finds the libraries by CMake.
 const PROJECT: &str = "tools/package/trial/CMakeLists.txt";
 
@@ -143,7 +141,7 @@ impl Unpacked {
 
     fn transfers_by_pkg_config(&self) -> Result<Vec<String>> {
         let (source, built) = (self.root.join("pages.c"), self.root.join("pages-pkg-config"));
-        fs::write(&source, pages_program()?)?;
+        fs::write(&source, transfer::page_program()?)?;
         let wrong = self.compiled("shunt-transfer", &source, &built);
         Ok(if wrong.is_empty() { self.transfer(&built) } else { wrong })
     }
@@ -156,15 +154,7 @@ impl Unpacked {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             Err(error) => return vec![format!("{error:#}")],
         };
-        let mut wrong: Vec<String> = TRANSFERRED
-            .iter()
-            .filter(|words| !said.contains(**words))
-            .map(|words| format!("expected \"{words}\", got {said}"))
-            .collect();
-        if said.contains("failovers: 0") {
-            wrong.push(format!("expected a failover, got {said}"));
-        }
-        wrong
+        transfer::unsaid(&said)
     }
 
     fn by_cmake(&self) -> Vec<String> {
@@ -191,13 +181,6 @@ impl Unpacked {
         job.args(["run", "-n", "2", "--"]).arg(program).args(ARGUMENTS.split(' '));
         failed(job.env("SHUNT_NIC", "soft").env("NVSHMEM_SYMMETRIC_SIZE", "8M"))
     }
-}
-
-/// The program of the page of transfers.
-fn pages_program() -> Result<String> {
-    let page = fs::read_to_string(sh::root().join(TRANSFERS))?;
-    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    Ok(program.with_context(|| format!("{TRANSFERS}: expected a program in C, got none"))?.to_owned())
 }
 
 /// What is wrong with a command that should end with 0.
@@ -268,7 +251,7 @@ fn install(bare: &Path, made: &Made) -> Result<()> {
     let project = fs::read_to_string(sh::root().join(PROJECT))?;
     let here = project.replace(&format!("../../../{PROGRAM}"), "exact.c");
     fs::write(trial.join("CMakeLists.txt"), here)?;
-    fs::write(trial.join("pages.c"), pages_program()?)?;
+    fs::write(trial.join("pages.c"), transfer::page_program()?)?;
     // What it needs must be there already, or it would not install.
     sh::run(chroot(bare).args(["dpkg", "-i", "/trial/shunt.deb", "/trial/shunt-dbgsym.deb"]))
 }

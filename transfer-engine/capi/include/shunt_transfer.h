@@ -5,7 +5,7 @@
  * the form "what: expected X, got Y". A call that fails with STE_OUT_OF_REGION to STE_HANDLE has posted nothing.
  *
  * Handles are opaque. NULL, a handle of another kind and one that was freed are refused with STE_HANDLE. A handle is
- * never used twice. ste_free_.. of NULL does nothing, and neither does ste_close.
+ * never used twice. ste_free_.. of NULL does nothing, and neither do ste_close and ste_unwatch.
  *
  * Any thread may call. A child of fork() may not: the engine's thread is its parent's. Times are nanoseconds;
  * UINT64_MAX waits without a limit. Calls without a time wait for the engine's thread alone, which answers between

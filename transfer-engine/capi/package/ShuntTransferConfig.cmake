@@ -1,7 +1,7 @@
 # The transfer engine for C, found wherever its folder was put: target shunt::transfer. This file lies in
-# lib/TRIPLET/cmake/ShuntTransfer.
+# cmake/ShuntTransfer of the folder of libraries.
 get_filename_component(_shunt_transfer_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-get_filename_component(_shunt_transfer_prefix "${_shunt_transfer_lib}/../.." ABSOLUTE)
+get_filename_component(_shunt_transfer_prefix "${_shunt_transfer_lib}/@UP@" ABSOLUTE)
 if(NOT TARGET shunt::transfer)
   add_library(shunt::transfer SHARED IMPORTED)
   set_target_properties(

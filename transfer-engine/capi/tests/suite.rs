@@ -257,6 +257,12 @@ fn what_makes_no_sense_is_refused_and_posts_nothing() {
 }
 
 #[test]
+fn every_call_refuses_nothing_where_something_must_be() {
+    let Some(folder) = folder() else { return };
+    alone(&program(folder, "nulls"), &[], "refused: ");
+}
+
+#[test]
 fn ends_send_messages_scatter_and_meet() {
     let Some(folder) = folder() else { return };
     alone(&program(folder, "several"), &[], "every message and every share came");

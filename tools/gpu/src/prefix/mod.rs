@@ -12,6 +12,7 @@ mod family;
 mod layout;
 mod mpi;
 mod programs;
+pub mod transfer;
 pub mod wheel;
 
 use crate::gpu::wheels::Toolkit;
@@ -32,6 +33,8 @@ Builds the host library (release) and makes
   DIR/lib/libshunt_nvshmem.so.3    and NVSHMEM's names for it: libnvshmem_host.so, libnvshmem_host.so.3
   DIR/lib/cmake/nvshmem            find_package(NVSHMEM): targets nvshmem::nvshmem, nvshmem_host, nvshmem_device
   DIR/lib/pkgconfig/nvshmem.pc
+  DIR/lib/libshunt_transfer.so.0   the transfer engine for C: include/shunt_transfer.h, pkg-config shunt-transfer,
+                                   find_package(ShuntTransfer)
   DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
   DIR/lib/nvshmem_bootstrap_mpi.so.3  where an mpicc is found
   DIR/share/shunt/examples         programs in CUDA C++
@@ -101,6 +104,7 @@ pub fn run(args: &[String]) -> Result<()> {
         wheel::compare()?;
     }
     let library = make(&out, profile)?;
+    transfer::install(&out, &profile.folder())?;
     let held = check || bless && !deep_ep;
     if held {
         coverage::check(&library, bless)?;
@@ -189,6 +193,8 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let out = sh::target_dir().join("prefix");
     let library = timed("host library and launcher", || make(&out, Profile::Workspace))?;
     coverage::check(&library, false)?;
+    transfer::install(&out, &Profile::Workspace.folder())?;
+    let transfers = timed("transfers in C", || transfer::try_page(&out, &launcher()))?;
     let toolkit = timed("toolkit", Toolkit::fetch)?;
     timed("device library", || device::make(&out, &toolkit))?;
     let ours = covered(&toolkit, &out)?;
@@ -212,7 +218,7 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let by_cmake = timed("CMake", || cmake::project(&out, &toolkit))?;
     let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
     let programs = timed("programs of the host", || host_programs(&out))?;
-    let passed = 3 + programs + linked + bridged + launched + by_cmake + bitcode.passed;
+    let passed = 3 + transfers + programs + linked + bridged + launched + by_cmake + bitcode.passed;
     Ok(Count { passed, ..bitcode })
 }
 
@@ -258,15 +264,23 @@ enum Profile {
     Workspace,
 }
 
+impl Profile {
+    /// Where cargo puts what it builds so.
+    fn folder(self) -> PathBuf {
+        let name = if matches!(self, Self::Debug) { "debug" } else { "release" };
+        sh::target_dir().join(name)
+    }
+}
+
 /// Makes the folder; answers with the library in it.
 fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
-    let (args, built): (&[&str], _) = match profile {
-        Profile::Release => (&["--release", "-p", LIBRARY], "release"),
-        Profile::Debug => (&["-p", LIBRARY], "debug"),
-        Profile::Workspace => (&["--release"], "release"),
+    let args: &[&str] = match profile {
+        Profile::Release => &["--release", "-p", LIBRARY, "-p", transfer::PACKAGE],
+        Profile::Debug => &["-p", LIBRARY, "-p", transfer::PACKAGE],
+        Profile::Workspace => &["--release"],
     };
     sh::run(sh::cargo().args(["build"]).args(args))?;
-    let built = Path::new(built).join("libshunt_nvshmem.so");
+    let built = profile.folder().join("libshunt_nvshmem.so");
     let crate_folder = sh::root().join("nvshmem-compat");
     copy_tree(&crate_folder.join("include"), &out.join("include"))?;
     let lib = out.join("lib");
@@ -274,7 +288,6 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
         std::fs::create_dir_all(lib.join(folder))?;
     }
     let library = lib.join("libshunt_nvshmem.so.3");
-    let built = sh::target_dir().join(built);
     // Not written over: a program may run on the old one.
     let _ = std::fs::remove_file(&library);
     std::fs::copy(&built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
