@@ -111,6 +111,20 @@ fn changes(before: &BTreeMap<Way, u32>, now: &BTreeMap<Way, u32>) -> Vec<(Way, b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shunt_transfer_engine::ids::PeerId;
+
+    #[test]
+    fn nothing_is_told_of_lanes_to_a_peer_that_is_gone() {
+        let lane = |peer| LaneFacts { peer: PeerId(peer), local: 0, remote: 0, depth: 1, rate: 1 };
+        let (both, counts) = ([lane(1), lane(2)], |opened| Counts { opened, ..Counts::default() });
+        let mut report = Report::of_end(0);
+        report.look(counts(2), || both.iter());
+        report.gone(1, Why::Left);
+        assert_eq!((report.to(1), report.to(2)), (0, 1));
+        // They are closed a moment later.
+        report.look(counts(3), || both.iter());
+        assert_eq!((report.to(1), report.to(2)), (0, 1));
+    }
 
     #[test]
     fn a_way_that_lost_a_lane_or_got_one_is_told() {
