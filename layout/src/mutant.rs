@@ -358,6 +358,8 @@ mutants! {
     CancelledUnfenced = "cancelled-unfenced" breaks "transfers: nothing lands after a proof",
     /// A fence that proves nothing makes a proof.
     UnprovenIsProof = "unproven-is-proof" breaks "transfers: nothing lands after a proof",
+    /// A peer counts as cut off while queue pairs to it are being destroyed.
+    LeftBeforeDestroyed = "left-before-destroyed" breaks "transfers: nothing lands after a proof",
     /// An expectation begins to count when it is made.
     EarlyForgotten = "early-forgotten" breaks "transfers: an early immediate is kept",
     /// A lane is not suspected while any of its pieces is done.

@@ -261,6 +261,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::EndsUnderWay, &["transfers_through_random_faults"]),
     row(Mutant::CancelledUnfenced, &["transfers_through_random_faults"]),
     row(Mutant::UnprovenIsProof, &["transfers_through_random_faults"]),
+    row(Mutant::LeftBeforeDestroyed, &["transfers_prove_cancels_and_cuts_within_a_millisecond"]),
     row(Mutant::EarlyForgotten, &["transfers_through_random_faults"]),
     row(Mutant::AnyProgress, &["transfers_a_piece_that_is_lost_in_silence"]),
     row(Mutant::CutTooEarly, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),

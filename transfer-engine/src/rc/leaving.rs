@@ -1,6 +1,7 @@
 //! Peers that are being cut off: when nothing of one lands here any more, and when its lanes are over. Pure.
 
 use crate::ids::{LaneId, PeerId};
+use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 
 /// A peer that is being cut off.
@@ -38,7 +39,7 @@ impl Leavings {
     pub fn look(&mut self, now: Nanos, lifetime: Nanos, is_there: impl Fn(usize) -> bool) -> Vec<Gone> {
         let mut gone = Vec::new();
         self.0.retain_mut(|one| match one.quiet {
-            None if one.keys.iter().any(|key| is_there(*key)) => true,
+            None if one.keys.iter().any(|key| is_there(*key)) && !Mutant::LeftBeforeDestroyed.on() => true,
             None => {
                 gone.push(Gone::Peer(one.peer));
                 one.quiet = Some(now + lifetime);
