@@ -62,7 +62,7 @@ static ORDERS: OnceLock<Option<Arc<Orders>>> = OnceLock::new();
 /// Has the agent begin, unless it has: what tells it, if there is one.
 pub fn begin() -> Option<&'static Arc<Orders>> {
     let spawn = || {
-        let orders = Arc::new(Orders::with_descriptor());
+        let orders = Arc::new(Orders::with_descriptors());
         let own = orders.clone();
         match std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(own)) {
             Ok(_) => Some(orders),
@@ -256,7 +256,7 @@ impl Agent {
         if self.orders.lie_down(pace::is_long(wait)) {
             let channels = self.channels();
             let fds =
-                channels.iter().map(|channel| channel.fd()).chain(self.event_fds()).chain(self.orders.fd());
+                channels.iter().map(|channel| channel.fd()).chain(self.event_fds()).chain(self.orders.fds());
             self.post.directory.wait(fds.collect(), pace::milliseconds(wait));
             self.orders.hush();
         }

@@ -3,10 +3,14 @@
 //! An order is a change that the agent must hear of once: it is kept here. All else that the agent looks at stays where
 //! it belongs (the state of a queue pair, the regions of a domain), and who changes it says [`Keeper::stirred`] after
 //! that. The agent takes the word of [`Rest`] before it looks, and sleeps only by it.
+//!
+//! To wake a thread costs who does it some microseconds, and its processor, if there is no other. So a program that
+//! connects a queue pair, or registers memory, sets a timer instead, which wakes the agent after [`LATER`].
 
 use crate::queue_pair::{Keeper, QueuePair};
 use shunt_verbs_near::rest::Rest;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the program's threads tell the agent.
@@ -17,10 +21,13 @@ pub(super) enum Order {
     Gone(Arc<QueuePair>),
 }
 
+/// What has time wakes an agent that sleeps after so many nanoseconds.
+const LATER: libc::c_long = 1_000_000;
+
 /// What wakes an agent that sleeps.
 enum Bell {
-    /// Its descriptor, which is ready until it is read.
-    Descriptor(OwnedFd),
+    /// Descriptors, which are ready until they are read: one at once, and a timer.
+    Descriptors([OwnedFd; 2]),
     /// A simulator's.
     Call(Box<dyn Fn() + Send + Sync>),
 }
@@ -35,16 +42,18 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// With a descriptor that wakes the agent, if the system gives one.
-    pub(super) fn with_descriptor() -> Self {
+    /// With descriptors that wake the agent, if the system gives some.
+    pub(super) fn with_descriptors() -> Self {
         let orders = Self::default();
-        // SAFETY: it takes no memory; the descriptor that it gives is nobody's yet.
-        let made = unsafe {
-            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+        // SAFETY: the descriptor is nobody's yet, if it is one.
+        let own = |fd: RawFd| (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: neither call takes memory.
+        let (now, later) = unsafe {
+            let now = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            (now, libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))
         };
-        if let Some(fd) = made {
-            let _ = orders.bell.set(Bell::Descriptor(fd));
+        if let (Some(now), Some(later)) = (own(now), own(later)) {
+            let _ = orders.bell.set(Bell::Descriptors([now, later]));
         }
         orders
     }
@@ -79,17 +88,18 @@ impl Orders {
         self.bell.get().is_some()
     }
 
-    /// The descriptor that is ready once the agent is to wake.
-    pub(super) fn fd(&self) -> Option<RawFd> {
-        match self.bell.get() {
-            Some(Bell::Descriptor(fd)) => Some(fd.as_raw_fd()),
-            _ => None,
-        }
+    /// Descriptors of which one is ready once the agent is to wake.
+    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        let all = match self.bell.get() {
+            Some(Bell::Descriptors(all)) => &all[..],
+            _ => &[],
+        };
+        all.iter().map(AsRawFd::as_raw_fd)
     }
 
-    /// The agent has slept: the descriptor is not ready any more. A ring that is late wakes it once for nothing.
+    /// The agent has slept: they are not ready any more. A ring that is late wakes it once for nothing.
     pub(super) fn hush(&self) {
-        if let Some(fd) = self.fd() {
+        for fd in self.fds() {
             let mut count = [0u8; 8];
             // SAFETY: eight bytes, which are ours; it does not wait.
             unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) };
@@ -98,22 +108,32 @@ impl Orders {
 
     /// Waits until it is told of something. Without a descriptor: for a moment.
     pub(super) fn wait(&self) {
-        let Some(fd) = self.fd() else { return std::thread::sleep(std::time::Duration::from_millis(20)) };
+        if !self.can_wake() {
+            return std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         if self.lie_down(true) {
-            let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which is ours.
-            unsafe { libc::poll(&raw mut one, 1, -1) };
+            let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut all: Vec<libc::pollfd> = self.fds().map(one).collect();
+            // SAFETY: so many entries, which are ours.
+            unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) };
             self.hush();
         }
     }
 
     #[cold]
-    fn ring(&self) {
+    fn ring(&self, later: bool) {
         match self.bell.get() {
-            Some(Bell::Descriptor(fd)) => {
+            Some(Bell::Descriptors([_, timer])) if later => {
+                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                let once = libc::timespec { tv_sec: 0, tv_nsec: LATER };
+                let when = libc::itimerspec { it_interval: none, it_value: once };
+                // SAFETY: the time is ours. One that is set again before it has ended ends later, and does end.
+                unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const when, null_mut()) };
+            }
+            Some(Bell::Descriptors([now, _])) => {
                 let one = 1u64.to_ne_bytes();
                 // SAFETY: eight bytes, which are ours. One that is not taken finds the descriptor ready.
-                unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+                unsafe { libc::write(now.as_raw_fd(), one.as_ptr().cast(), one.len()) };
             }
             Some(Bell::Call(call)) => call(),
             None => {}
@@ -132,13 +152,13 @@ impl Keeper for Orders {
 
     fn stirred(&self) {
         if self.rest.tell() {
-            self.ring();
+            self.ring(false);
         }
     }
 
     fn stirred_later(&self) {
         if self.rest.tell_later() {
-            self.ring();
+            self.ring(true);
         }
     }
 }
@@ -147,34 +167,41 @@ impl Keeper for Orders {
 mod tests {
     use super::*;
 
-    fn is_ready(orders: &Orders) -> bool {
-        let fd = orders.fd().expect("a descriptor");
-        let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is ours.
-        unsafe { libc::poll(&raw mut one, 1, 0) == 1 }
+    fn is_ready(orders: &Orders, wait_ms: i32) -> bool {
+        let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut all: Vec<libc::pollfd> = orders.fds().map(one).collect();
+        // SAFETY: so many entries, which are ours.
+        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, wait_ms) == 1 }
     }
 
+    /// Longer than any timer takes, on a busy machine as well.
+    const LONG_MS: i32 = 20_000;
+
     #[test]
-    fn the_descriptor_is_ready_once_an_agent_that_sleeps_is_told() {
-        let orders = Orders::with_descriptor();
+    fn a_descriptor_is_ready_once_an_agent_that_sleeps_is_told() {
+        let orders = Orders::with_descriptors();
         orders.stirred();
-        assert!(!is_ready(&orders), "it is awake");
+        assert!(!is_ready(&orders, 0), "it is awake");
         assert!(!orders.lie_down(true) && orders.begin_look());
-        assert!(orders.lie_down(true) && !is_ready(&orders));
-        orders.stirred_later();
-        assert!(is_ready(&orders));
-        orders.hush();
-        assert!(!is_ready(&orders) && orders.begin_look() && !orders.begin_look());
+        for tell in [Orders::stirred, Orders::stirred_later] {
+            assert!(orders.lie_down(true) && !is_ready(&orders, 0));
+            tell(&orders);
+            assert!(is_ready(&orders, LONG_MS));
+            orders.hush();
+            assert!(!is_ready(&orders, 0) && orders.begin_look() && !orders.begin_look());
+        }
     }
 
     #[test]
     fn an_agent_is_woken_from_another_thread() {
-        let orders = Arc::new(Orders::with_descriptor());
-        let other = orders.clone();
-        let told = std::thread::spawn(move || other.stirred());
-        // It would wait without end if the ring were lost.
-        orders.wait();
-        told.join().expect("no panic");
-        assert!(orders.begin_look());
+        for tell in [Orders::stirred, Orders::stirred_later] {
+            let orders = Arc::new(Orders::with_descriptors());
+            let other = orders.clone();
+            let told = std::thread::spawn(move || tell(&other));
+            // It would wait without end if the ring were lost.
+            orders.wait();
+            told.join().expect("no panic");
+            assert!(orders.begin_look());
+        }
     }
 }
