@@ -410,7 +410,7 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::completions::CompletionQueue;
     use crate::objects::{At, Context, Domain, Extended};
@@ -418,7 +418,7 @@ mod tests {
     use std::sync::OnceLock;
 
     /// A queue pair on a device that nobody calls.
-    fn pair() -> Arc<QueuePair> {
+    pub(in crate::agent) fn pair() -> Arc<QueuePair> {
         let (ops, ex, channel) = (Default::default(), Extended::default(), OnceLock::new());
         let raw = At(without_provenance_mut(0x1000));
         let context = Arc::new(Context { raw, device: "none".into(), ops, ex, channel });
@@ -435,6 +435,20 @@ mod tests {
         let (one, other) = (pair(), pair());
         let count = |pair: &QueuePair| pair.domain.changes.load(std::sync::atomic::Ordering::Relaxed);
         assert!(count(&one).abs_diff(count(&other)) > u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn one_that_is_at_home_waits_for_who_tells_and_one_that_moves_is_looked_at() {
+        let mut charge = Charge::new(pair(), Part::Both, vec![0, 1], Nanos::ZERO);
+        assert_eq!(charge.due(), Some(AGAIN), "it introduces itself again");
+        charge.heard = true;
+        assert_eq!(charge.due(), Some(Nanos::MAX));
+        (charge.idle, charge.oldest) = (false, (0, Nanos::secs(1)));
+        assert_eq!(charge.due(), Some(Nanos::secs(1) + QUIET + Nanos::new(1)));
+        charge.pair.state().closed = true;
+        assert_eq!(charge.due(), None);
+        charge.over = true;
+        assert_eq!(charge.due(), Some(Nanos::MAX));
     }
 
     /// A rank of MPI is connected to itself. Such a queue pair was not protected, nor was any that shares its buffers.

@@ -166,6 +166,8 @@ impl Keeper for Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::completions::{Goes, Member};
+    use shunt_mlx5_sys::{IBV_WC_RETRY_EXC_ERR, ibv_wc};
 
     fn is_ready(orders: &Orders, wait_ms: i32) -> bool {
         let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -190,6 +192,18 @@ mod tests {
             orders.hush();
             assert!(!is_ready(&orders, 0) && orders.begin_look() && !orders.begin_look());
         }
+    }
+
+    #[test]
+    fn a_completion_that_fails_wakes_the_agent_at_once() {
+        let orders = Arc::new(Orders::with_descriptors());
+        let pair = crate::agent::charge::tests::pair();
+        assert!(pair.keeper.set(orders.clone()).is_ok());
+        pair.state().armed = true;
+        assert!(orders.lie_down(true));
+        let failed = ibv_wc { status: IBV_WC_RETRY_EXC_ERR, qp_num: pair.qpn, ..ibv_wc::default() };
+        assert_eq!(pair.absorb(&failed), (Goes::Nowhere, false));
+        assert!(is_ready(&orders, 0) && orders.begin_look() && pair.state().own_failed);
     }
 
     #[test]
