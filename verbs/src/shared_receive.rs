@@ -32,6 +32,8 @@ struct Share {
     stranger: bool,
     /// Buffers that it was dealt and no message has come into, as far as is known.
     held: usize,
+    /// Another gave its own back for it last: the higher, the later.
+    served: u64,
 }
 
 #[derive(Default)]
@@ -46,6 +48,8 @@ struct Inside {
     called: Option<u64>,
     /// One that has none, for which that was: the first buffer is its own.
     promised: Option<u64>,
+    /// Times that one gave its buffers back for another.
+    served: u64,
     /// One has left, or is about to.
     left: bool,
     /// What the NIC was given has been taken back from it, by the book.
@@ -72,9 +76,14 @@ impl Inside {
         others.clone().find(|one| one.held == most).map(|one| (one.id, most))
     }
 
+    /// Buffers that no message has come into are the first to be dealt, in their order.
+    fn put_back(&mut self, back: VecDeque<Receive>) {
+        back.into_iter().rev().for_each(|one| self.pool.push_front(one));
+    }
+
     /// A queue pair gives back what it was dealt, and is promised nothing any more.
     fn take(&mut self, id: u64, dealt: Vec<Receive>) -> Option<Share> {
-        dealt.into_iter().rev().for_each(|one| self.pool.push_front(one));
+        self.put_back(dealt.into());
         self.called = self.called.filter(|called| *called != id);
         self.promised = self.promised.filter(|hungry| *hungry != id);
         let at = self.members.iter().position(|one| one.id == id)?;
@@ -87,7 +96,7 @@ impl Inside {
         if alone && !self.spoilt && !self.taken_back {
             self.taken_back = true;
             let own = std::mem::take(&mut self.own);
-            own.into_iter().rev().for_each(|one| self.pool.push_front(one));
+            self.put_back(own);
         }
     }
 }
@@ -111,7 +120,7 @@ impl SharedQueue {
 
     /// A queue pair takes from it.
     pub fn join(&self, taker: Weak<dyn Taker>, id: u64) {
-        self.inside.lock().members.push(Share { taker, id, home: true, stranger: false, held: 0 });
+        self.inside.lock().members.push(Share { taker, id, home: true, stranger: false, held: 0, served: 0 });
     }
 
     /// A queue pair that takes from it is not protected, or never was (`None`): what is in the NIC's queue is not known
@@ -232,15 +241,17 @@ impl SharedQueue {
         inside.promised = inside.promised.filter(|hungry| *hungry != id || to.is_empty());
     }
 
-    /// If a queue pair that was moved has no buffer, and none is left to deal: how many the one has that has most. A
-    /// message that comes to this queue pair waits meanwhile, however many buffers the program has posted.
-    pub fn hoard_elsewhere(&self, id: u64) -> Option<usize> {
+    /// If a queue pair that was moved has no buffer, and none is left to deal: how many the one has that has most, and
+    /// how many others have none and were served longer ago. A message that comes to this queue pair waits meanwhile,
+    /// however many buffers the program has posted.
+    pub fn hoard_elsewhere(&self, id: u64) -> Option<(usize, usize)> {
         let inside = self.inside.lock();
-        let hungry = |one: &Share| one.id == id && !one.home && one.held == 0;
+        let hungry = inside.members.iter().filter(|one| !one.home && one.held == 0);
         let asked = inside.called.is_some() || inside.promised.is_some();
-        let waits = !asked && inside.pool.is_empty() && inside.members.iter().any(hungry);
-        let (_, most) = inside.richest(id).filter(|_| waits)?;
-        Some(most)
+        let own = hungry.clone().find(|one| one.id == id).filter(|_| !asked && inside.pool.is_empty())?;
+        let (_, most) = inside.richest(id)?;
+        let before = |one: &Share| (one.served, one.id) < (own.served, own.id);
+        Some((most, hungry.filter(|one| before(one)).count()))
     }
 
     /// Who has most is to give it back, for one that has nothing.
@@ -248,6 +259,9 @@ impl SharedQueue {
         let mut inside = self.inside.lock();
         inside.called = inside.richest(hungry).map(|(id, _)| id);
         inside.promised = inside.called.map(|_| hungry);
+        inside.served += 1;
+        let served = inside.served;
+        inside.members.iter_mut().filter(|one| one.id == hungry).for_each(|one| one.served = served);
     }
 
     /// A queue pair is to give back what it was dealt.
@@ -379,7 +393,7 @@ mod tests {
             while of_8.take().is_some() {}
             shared.deal(8, &mut of_8);
         }
-        assert_eq!((shared.hoard_elsewhere(8), shared.hoard_elsewhere(7)), (Some(2), None));
+        assert_eq!((shared.hoard_elsewhere(8), shared.hoard_elsewhere(7)), (Some((2, 0)), None));
         shared.call_back(8);
         assert!(shared.is_called_back(7) && !shared.is_called_back(8));
         assert_eq!(shared.hoard_elsewhere(8), None, "one at a time");
@@ -396,7 +410,7 @@ mod tests {
         [7, 8].into_iter().for_each(|id| shared.give_back(id, vec![]));
         let (mut of_7, mut of_8) = (ReceiveQueue::new(8), ReceiveQueue::new(8));
         shared.deal(7, &mut of_7);
-        assert_eq!((of_7.len(), shared.hoard_elsewhere(8)), (1, Some(1)));
+        assert_eq!((of_7.len(), shared.hoard_elsewhere(8)), (1, Some((1, 0))));
         shared.call_back(8);
         shared.give_back(7, of_7.take_all());
         shared.deal(7, &mut of_7);
@@ -407,5 +421,28 @@ mod tests {
         shared.forget(7, vec![]);
         shared.deal(8, &mut of_8);
         assert_eq!(of_8.len(), 1, "what is gone is promised nothing");
+    }
+
+    /// Two that received nothing any more took the last buffer from each other. The third never got it.
+    #[test]
+    fn each_that_has_none_gets_the_last_buffer_in_its_turn() {
+        let (shared, kept) = queue(1);
+        shared.join(Arc::downgrade(&kept), 9);
+        let ids = [7, 8, 9];
+        ids.into_iter().for_each(|id| shared.give_back(id, vec![]));
+        let mut of = ids.map(|_| ReceiveQueue::new(8));
+        shared.deal(7, &mut of[0]);
+        let mut served = Vec::new();
+        for _ in 0..6 {
+            let first = |at: &usize| shared.hoard_elsewhere(ids[*at]).is_some_and(|(_, before)| before == 0);
+            let at = (0..3).find(first).expect("one of those that have none");
+            let from = of.iter().position(|one| !one.is_empty()).expect("one has it");
+            shared.call_back(ids[at]);
+            shared.give_back(ids[from], of[from].take_all());
+            (0..3).for_each(|at| shared.deal(ids[at], &mut of[at]));
+            assert_eq!(of[at].len(), 1);
+            served.push(ids[at]);
+        }
+        assert_eq!(served, [8, 7, 9, 8, 7, 9]);
     }
 }

@@ -20,6 +20,8 @@ const HUNGRY: Nanos = Nanos::millis(20);
 /// The same if all others have one at most: the program has fewer buffers than queue pairs, and each that gives its
 /// own back moves for it.
 const HUNGRY_AMONG_POOR: Nanos = Nanos::millis(500);
+/// So much longer if another has waited longer: each has its turn, and one that does not ask keeps nobody.
+const BEHIND_ANOTHER: Nanos = Nanos::millis(20);
 
 /// Requests that have not completed for so long are a reason to ask the NIC whether it answers, this often.
 const QUIET: Nanos = Nanos::millis(250);
@@ -254,11 +256,12 @@ impl Charge {
     /// If it has no buffer, while none is left to deal, another gives its own back.
     pub fn mind_the_buffers(&mut self, now: Nanos) {
         let Some(shared) = self.pair.shared.as_ref().filter(|_| self.part.receives()) else { return };
-        let Some(most) = shared.hoard_elsewhere(self.pair.id) else {
+        let Some((most, before)) = shared.hoard_elsewhere(self.pair.id) else {
             self.hungry_since = None;
             return;
         };
         let patience = if most > 1 { HUNGRY } else { HUNGRY_AMONG_POOR };
+        let patience = patience + BEHIND_ANOTHER * before as u64;
         if now > *self.hungry_since.get_or_insert(now) + patience {
             self.hungry_since = None;
             shared.call_back(self.pair.id);
