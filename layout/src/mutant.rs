@@ -378,6 +378,12 @@ mutants! {
     ReadNotRepeated = "read-not-repeated" breaks "verbs: what is complete is there",
     /// The backup is left for the first path without a fence, by what has completed.
     ReturnUnfenced = "return-unfenced" breaks "verbs: nothing is executed twice",
+    /// A program that sleeps is not woken for what completes elsewhere since its queue pair was moved.
+    WakeForgotten = "wake-forgotten" breaks "verbs: who sleeps is woken",
+    /// Of shared buffers that come back, one is dealt twice.
+    SharedTwice = "shared-twice" breaks "verbs: a buffer is used once",
+    /// Of shared buffers that come back, one is dealt to nobody.
+    SharedLost = "shared-lost" breaks "verbs: no buffer is lost",
 }
 
 #[cfg(feature = "mutants")]

@@ -19,6 +19,8 @@ struct Sums {
     replayed: u64,
     completed: u64,
     lost: u64,
+    wakes: u64,
+    sharing: u64,
 }
 
 impl Sums {
@@ -30,6 +32,8 @@ impl Sums {
         self.replayed += report.sum(|told| told.replayed);
         self.completed += report.sum(|told| told.completed);
         self.lost += report.sum(|told| told.lost);
+        self.wakes += report.sum(|told| told.wakes);
+        self.sharing += u64::from(spec.shared);
         let wrong = report.wrong();
         if !wrong.is_empty() {
             self.failed.push(spec.seed);
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
     let sums = sums.into_inner().expect("no panic under this lock");
     println!(
         "{seeds} runs: {} requests complete, {} of {} faults hit, {} moves ({} directions at home again), {} posted \
-         again, {} connections lost an atomic's answer; {:.1} s",
+         again, {} connections lost an atomic's answer, {} runs shared their buffers, events woke {} times; {:.1} s",
         sums.completed,
         sums.hits,
         sums.planned,
@@ -76,10 +80,12 @@ fn main() -> ExitCode {
         sums.at_home,
         sums.replayed,
         sums.lost,
+        sums.sharing,
+        sums.wakes,
         start.elapsed().as_secs_f64()
     );
     println!("{} failed: {:?}", sums.failed.len(), sums.failed);
-    let exercised = sums.hits > 0 && sums.switches > 0 && sums.replayed > 0;
+    let exercised = sums.hits > 0 && sums.switches > 0 && sums.replayed > 0 && sums.wakes > 0;
     if !exercised {
         println!("not exercised");
     }

@@ -270,6 +270,9 @@ pub const TABLE: &[Row] = &[
     row(Mutant::ReadyNotAwaited, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
     row(Mutant::LostAnswerRepeated, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
     row(Mutant::ReadNotRepeated, &["verbs_programs_through_random_faults", "verbs_schedules_of_a_move"]),
-    row(Mutant::ReturnUnfenced, &["verbs_programs_through_random_faults"]),
+    row(Mutant::ReturnUnfenced, &["verbs_programs_through_random_faults", "verbs_a_return_under_load"]),
+    row(Mutant::WakeForgotten, &["verbs_programs_that_sleep"]),
+    row(Mutant::SharedTwice, &["verbs_buffers_that_are_shared"]),
+    row(Mutant::SharedLost, &["verbs_buffers_that_are_shared"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

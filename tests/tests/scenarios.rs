@@ -609,4 +609,11 @@ fn verbs_programs_lose_nothing_and_repeat_nothing() {
     hold("verbs_programs_through_random_faults");
     hold("verbs_completions_that_come_late");
     hold("verbs_schedules_of_a_move");
+    hold("verbs_a_return_under_load");
+}
+
+#[test]
+fn verbs_programs_that_sleep_are_woken_and_shared_buffers_are_used_once() {
+    hold("verbs_programs_that_sleep");
+    hold("verbs_buffers_that_are_shared");
 }

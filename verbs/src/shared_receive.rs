@@ -9,6 +9,7 @@ use crate::objects::At;
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Receive;
 use parking_lot::Mutex;
+use shunt_layout::mutant::Mutant;
 use shunt_mlx5_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -77,7 +78,13 @@ impl Inside {
     }
 
     /// Buffers that no message has come into are the first to be dealt, in their order.
-    fn put_back(&mut self, back: VecDeque<Receive>) {
+    fn put_back(&mut self, mut back: VecDeque<Receive>) {
+        if Mutant::SharedLost.on() {
+            back.pop_back();
+        }
+        if Mutant::SharedTwice.on() {
+            back.extend(back.back().cloned());
+        }
         back.into_iter().rev().for_each(|one| self.pool.push_front(one));
     }
 

@@ -46,7 +46,7 @@ struct Both {
     ready: Mutex<bool>,
     rung: Condvar,
     /// What is new. Relaxed: the word alone carries it.
-    news: [AtomicU32; 2],
+    written: [AtomicU32; 2],
     rings: AtomicU32,
 }
 
@@ -56,14 +56,14 @@ impl Both {
             rest: Rest::new(),
             ready: Mutex::new(false),
             rung: Condvar::new(),
-            news: [AtomicU32::new(0), AtomicU32::new(0)],
+            written: [AtomicU32::new(0), AtomicU32::new(0)],
             rings: AtomicU32::new(0),
         })
     }
 
     /// A thread of the program has something new.
     fn tell(&self, which: usize, later: bool) {
-        self.news[which].store(1, Ordering::Relaxed);
+        self.written[which].store(1, Ordering::Relaxed);
         let rings = if later { self.rest.tell_later() } else { self.rest.tell() };
         if rings {
             self.rings.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Both {
     fn agent(&self, wanted: u32, long: bool) {
         loop {
             self.rest.take();
-            if self.news.iter().map(|one| one.load(Ordering::Relaxed)).sum::<u32>() == wanted {
+            if self.written.iter().map(|one| one.load(Ordering::Relaxed)).sum::<u32>() == wanted {
                 return;
             }
             if self.rest.lie_down(long) {
@@ -98,7 +98,7 @@ fn check(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn no_news_is_slept_on() {
+fn nothing_that_was_told_is_slept_on() {
     check(3, || {
         let both = Both::new();
         let other = both.clone();

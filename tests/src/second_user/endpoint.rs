@@ -97,7 +97,7 @@ impl Queue {
             record_offset: RECORDS_AT,
             ts_format: rail.caps.ts_format,
             ece: false,
-            receive: Some(ReceiveShape { cqn: cqs[1].number(), log_requests: LOG }),
+            receive: Some(ReceiveShape { cqn: cqs[1].number(), log_requests: LOG, pool: None }),
         };
         let qp = Qp::create(devx, &shape)?;
         for slot in 0..DEPTH {

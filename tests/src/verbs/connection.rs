@@ -22,7 +22,7 @@ pub(super) const WINDOW: u64 = 16;
 /// What stands where a source may be used again, a target was read, and a result was taken.
 const REUSED: u64 = u64::MAX;
 const READ: u64 = u64::MAX - 1;
-const TAKEN: u64 = u64::MAX - 2;
+pub(super) const TAKEN: u64 = u64::MAX - 2;
 
 /// One end.
 pub(super) struct Connection {
@@ -236,15 +236,15 @@ impl Connection {
         (sge, wr)
     }
 
-    /// A completion of this queue pair.
-    pub(super) fn take(&mut self, now: u64, wc: &sys::ibv_wc, board: &Board) {
+    /// A completion of this queue pair; of a message into a buffer that is shared: where that is.
+    pub(super) fn take(&mut self, now: u64, wc: &sys::ibv_wc, at: Option<u64>, board: &Board) {
         if self.probe == Some(wc.wr_id) && wc.opcode & sys::IBV_WC_RECV == 0 {
             let fault_at = board.faults_at.borrow()[self.gaps_ns.len()];
             self.gaps_ns.push(now - fault_at);
             self.probe = None;
         }
         match (wc.status, wc.opcode & sys::IBV_WC_RECV != 0) {
-            (sys::IBV_WC_SUCCESS, true) => self.came(wc),
+            (sys::IBV_WC_SUCCESS, true) => self.came(wc, at),
             (sys::IBV_WC_SUCCESS, false) => self.completed(wc),
             _ => self.failed(wc, board),
         }
@@ -286,8 +286,9 @@ impl Connection {
     }
 
     /// A message came: it is the next one, and all WRITEs before it are there.
-    fn came(&mut self, wc: &sys::ibv_wc) {
-        let slot = self.heard as u64 % RECEIVES;
+    fn came(&mut self, wc: &sys::ibv_wc, shared: Option<u64>) {
+        let slot = if shared.is_some() { wc.wr_id } else { self.heard as u64 % RECEIVES };
+        let buffer = shared.unwrap_or_else(|| self.own.buffer(slot));
         let Some(number) = self.due.get(self.heard).copied() else {
             return self.complain(|_| "a message came that was never sent".into());
         };
@@ -297,10 +298,10 @@ impl Connection {
         let (found, opcode) = match request.does {
             Does::WriteImmediate => (u64::from(immediate), sys::IBV_WC_RECV_RDMA_WITH_IMM),
             Does::SendImmediate => (u64::from(immediate), sys::IBV_WC_RECV),
-            _ => (load(self.own.buffer(slot)), sys::IBV_WC_RECV),
+            _ => (load(buffer), sys::IBV_WC_RECV),
         };
         let is_written = request.does == Does::WriteImmediate;
-        let content = load(self.own.buffer(slot) + 8);
+        let content = load(buffer + 8);
         let whole = is_written || content == shape(self.of(1 - self.me), number, 1);
         if (wc.wr_id, wc.opcode, found) != (slot, opcode, number) || !whole {
             let got = (wc.wr_id, wc.opcode, found, content);
@@ -311,7 +312,10 @@ impl Connection {
         }
         self.read_until(number + 1);
         self.heard += 1;
-        self.receive(slot);
+        match shared {
+            Some(buffer) => fill(buffer, PLACE, |_| TAKEN),
+            None => self.receive(slot),
+        }
     }
 
     /// Reads what the other end wrote before that request.
@@ -356,6 +360,23 @@ impl Connection {
             });
         }
         self.done = wc.wr_id + 1;
+    }
+
+    /// Messages that come.
+    pub(super) fn due(&self) -> u64 {
+        self.due.len() as u64
+    }
+
+    /// Where its buffers are.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = u64> {
+        let own = self.own;
+        (0..RECEIVES).map(move |slot| own.buffer(slot))
+    }
+
+    /// When it posts next, if nothing comes before that.
+    pub(super) fn posts_at(&self, board: &Board) -> Option<u64> {
+        let room = (self.requests.len() as u64).min(self.done + WINDOW) > self.next;
+        (room && !board.lost.borrow()[self.number]).then_some(self.next_at)
     }
 
     /// All of it was posted, has completed, and has come; or it ended by an error.

@@ -21,6 +21,7 @@ pub(super) fn attributes(plain: &sys::ibv_qp_init_attr, pd: *mut sys::ibv_pd) ->
     sys::ibv_qp_init_attr_ex {
         send_cq: plain.send_cq,
         recv_cq: plain.recv_cq,
+        srq: plain.srq,
         cap: plain.cap,
         qp_type: plain.qp_type,
         comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,

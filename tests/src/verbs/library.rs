@@ -4,7 +4,7 @@
 //! keys are made when a process starts, and what destroys queues, which are buried first and taken apart by
 //! [`Yard::clear`]. Their callers in the library hold locks that no other coroutine may wait for.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -19,12 +19,16 @@ use shunt_host::nic::uar::Uar;
 use shunt_host::rail::Rail;
 use shunt_mlx5_sys as sys;
 
-use super::queue::{EINVAL, EIO, ENOMEM, Place, VerbsCq, VerbsQp};
+use super::events::{Events, VerbsChannel};
+use super::memory::{EINVAL, EIO, ENOMEM, Place};
+use super::queue::{VerbsCq, VerbsQp};
+use super::shared::VerbsSrq;
 
 /// What was destroyed and still has to be taken apart, in this order.
 enum Grave {
     Pair(Box<VerbsQp>),
     Queue(Box<VerbsCq>),
+    Shared(Box<VerbsSrq>),
 }
 
 /// Queues of a process that were destroyed.
@@ -38,6 +42,7 @@ impl Yard {
         match oldest {
             Some(Grave::Pair(pair)) => drop(pair),
             Some(Grave::Queue(queue)) => drop(queue),
+            Some(Grave::Shared(queue)) => drop(queue),
             None => return false,
         }
         true
@@ -57,6 +62,9 @@ pub struct VerbsContext {
     /// The clock.
     pub world: Arc<dyn World>,
     uar: Arc<Uar>,
+    events: Arc<Events>,
+    #[expect(clippy::vec_box, reason = "they are named by their addresses")]
+    channels: RefCell<Vec<Box<VerbsChannel>>>,
     net: Rc<Net>,
     yard: Rc<Yard>,
     /// Key of the process's only region on this NIC.
@@ -66,7 +74,7 @@ pub struct VerbsContext {
 impl VerbsContext {
     /// Opens one.
     pub fn open(
-        rail: &Arc<Rail>,
+        (rail, events): (&Arc<Rail>, &Arc<Events>),
         world: &Arc<dyn World>,
         net: &Rc<Net>,
         yard: &Rc<Yard>,
@@ -74,7 +82,8 @@ impl VerbsContext {
     ) -> Box<Self> {
         let uar = Arc::new(Uar::map(&rail.devx).expect("a page of a soft NIC"));
         let (rail, world, net, yard) = (rail.clone(), world.clone(), net.clone(), yard.clone());
-        Box::new(Self { raw: sys::ibv_context::default(), rail, world, uar, net, yard, key })
+        let (raw, events, channels) = (sys::ibv_context::default(), events.clone(), RefCell::default());
+        Box::new(Self { raw, rail, world, uar, events, channels, net, yard, key })
     }
 
     /// Its address.
@@ -89,6 +98,8 @@ pub fn table() -> sys::ibv_context_ops {
         post_send: Some(post_send),
         post_recv: Some(post_recv),
         poll_cq: Some(poll_cq),
+        req_notify_cq: Some(req_notify_cq),
+        post_srq_recv: Some(post_srq_recv),
         ..Default::default()
     }
 }
@@ -104,6 +115,11 @@ pub fn lookup(name: &CStr) -> *mut c_void {
         b"ibv_dereg_mr" => dereg_mr as *mut c_void,
         b"ibv_create_cq" => create_cq as *mut c_void,
         b"ibv_destroy_cq" => destroy_cq as *mut c_void,
+        b"ibv_create_comp_channel" => create_comp_channel as *mut c_void,
+        b"ibv_get_cq_event" => get_cq_event as *mut c_void,
+        b"ibv_ack_cq_events" => ack_cq_events as *mut c_void,
+        b"ibv_create_srq" => create_srq as *mut c_void,
+        b"ibv_destroy_srq" => destroy_srq as *mut c_void,
         b"ibv_create_qp" => create_qp as *mut c_void,
         b"ibv_qp_to_qp_ex" => qp_to_qp_ex as *mut c_void,
         b"ibv_modify_qp" => modify_qp as *mut c_void,
@@ -169,7 +185,7 @@ unsafe extern "C" fn dereg_mr(mr: *mut sys::ibv_mr) -> c_int {
 
 impl VerbsContext {
     fn place(&self) -> Place<'_> {
-        Place { rail: &self.rail, world: &self.world, uar: &self.uar }
+        Place { rail: &self.rail, world: &self.world, uar: &self.uar, events: &self.events }
     }
 }
 
@@ -177,12 +193,14 @@ unsafe extern "C" fn create_cq(
     context: *mut sys::ibv_context,
     entries: c_int,
     _of: *mut c_void,
-    _channel: *mut sys::ibv_comp_channel,
+    channel: *mut sys::ibv_comp_channel,
     _vector: c_int,
 ) -> *mut sys::ibv_cq {
-    // SAFETY: open, by the caller.
-    let place = unsafe { of(context) }.place();
-    let made = VerbsCq::make(&place, entries.unsigned_abs());
+    // SAFETY: open, by the caller; so is the channel, which stays for as long as its context.
+    let made = unsafe {
+        let place = of(context).place();
+        VerbsCq::make(&place, entries.unsigned_abs(), channel.cast_const().cast())
+    };
     let made = made.map_or(null_mut(), |made| Box::into_raw(made).cast::<sys::ibv_cq>());
     if !made.is_null() {
         // SAFETY: just made.
@@ -210,9 +228,9 @@ pub unsafe extern "C" fn create_qp_ex(
     // SAFETY: the caller's attributes.
     let ex = unsafe { &*attr };
     let (cap, qp_type, sq_sig_all) = (ex.cap, ex.qp_type, ex.sq_sig_all);
-    let (send_cq, recv_cq) = (ex.send_cq, ex.recv_cq);
+    let (send_cq, recv_cq, srq) = (ex.send_cq, ex.recv_cq, ex.srq);
     let mut plain =
-        sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all, ..Default::default() };
+        sys::ibv_qp_init_attr { send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, ..Default::default() };
     // SAFETY: forwarded to the caller.
     unsafe { create_qp(ex.pd, &raw mut plain) }
 }
@@ -226,7 +244,64 @@ unsafe extern "C" fn destroy_cq(cq: *mut sys::ibv_cq) -> c_int {
     // SAFETY: made above, and destroyed once; its context is open.
     unsafe {
         let yard = of((*cq).context).yard.clone();
+        (*cq.cast::<VerbsCq>()).hush();
         yard.0.borrow_mut().push_back(Grave::Queue(Box::from_raw(cq.cast())));
+    }
+    0
+}
+
+unsafe extern "C" fn create_comp_channel(context: *mut sys::ibv_context) -> *mut sys::ibv_comp_channel {
+    let Some(made) = VerbsChannel::make(context) else { return null_mut() };
+    let at = (&raw const *made).cast_mut().cast();
+    // SAFETY: open, by the caller.
+    unsafe { of(context) }.channels.borrow_mut().push(made);
+    at
+}
+
+/// The next event. None waits here: 0, or -1 if there is none.
+pub unsafe extern "C" fn get_cq_event(
+    channel: *mut sys::ibv_comp_channel,
+    cq: *mut *mut sys::ibv_cq,
+    _of: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: alive, by the caller, whose place for the answer it is. Queues that are gone are told of no more.
+    unsafe {
+        let Some(told) = (*channel.cast::<VerbsChannel>()).take() else { return -1 };
+        (*told.cast::<VerbsCq>()).event_taken();
+        *cq = told;
+    }
+    0
+}
+
+/// Nobody waits for it.
+unsafe extern "C" fn ack_cq_events(_cq: *mut sys::ibv_cq, _count: c_uint) {}
+
+/// `req_notify_cq` of a context, for any completion.
+pub unsafe extern "C" fn req_notify_cq(cq: *mut sys::ibv_cq, _solicited_only: c_int) -> c_int {
+    // SAFETY: alive, by the caller.
+    unsafe { (*cq.cast::<VerbsCq>()).arm() };
+    0
+}
+
+unsafe extern "C" fn create_srq(
+    pd: *mut sys::ibv_pd,
+    attr: *mut sys::ibv_srq_init_attr,
+) -> *mut sys::ibv_srq {
+    // SAFETY: alive, by the caller, whose attributes these are.
+    let made = unsafe { VerbsSrq::make(&of((*pd).context).place(), (*attr).attr.max_wr) };
+    let made = made.map_or(null_mut(), |made| Box::into_raw(made).cast::<sys::ibv_srq>());
+    if !made.is_null() {
+        // SAFETY: just made, by a domain that is alive.
+        unsafe { ((*made).context, (*made).pd) = ((*pd).context, pd) };
+    }
+    made
+}
+
+unsafe extern "C" fn destroy_srq(srq: *mut sys::ibv_srq) -> c_int {
+    // SAFETY: made above, and destroyed once, behind its queue pairs; its context is open.
+    unsafe {
+        let yard = of((*srq).context).yard.clone();
+        yard.0.borrow_mut().push_back(Grave::Shared(Box::from_raw(srq.cast())));
     }
     0
 }
@@ -331,6 +406,25 @@ unsafe extern "C" fn post_recv(
     while !wr.is_null() {
         // SAFETY: alive, by the caller, whose list it is.
         let errno = unsafe { (*qp.cast::<VerbsQp>()).post_recv(&*wr) };
+        if errno != 0 {
+            // SAFETY: the caller's place for it.
+            unsafe { *bad = wr };
+            return errno;
+        }
+        // SAFETY: as above.
+        wr = unsafe { (*wr).next };
+    }
+    0
+}
+
+unsafe extern "C" fn post_srq_recv(
+    srq: *mut sys::ibv_srq,
+    mut wr: *mut sys::ibv_recv_wr,
+    bad: *mut *mut sys::ibv_recv_wr,
+) -> c_int {
+    while !wr.is_null() {
+        // SAFETY: alive, by the caller, whose list it is.
+        let errno = unsafe { (*srq.cast::<VerbsSrq>()).post(&*wr) };
         if errno != 0 {
             // SAFETY: the caller's place for it.
             unsafe { *bad = wr };

@@ -7,15 +7,22 @@
 //! order, nothing is written behind a reader, completions come in order and once, and the sum of adds is the number of
 //! those that completed.
 
+mod agent;
+mod around;
+mod buffers;
 mod commands;
 mod connection;
+mod events;
 mod extended;
 mod library;
+mod memory;
 mod place;
 mod process;
 mod queue;
 mod requests;
+mod rest;
 mod schedules;
+mod shared;
 mod spec;
 mod steps;
 
@@ -31,7 +38,8 @@ use shunt_verbs_directory::StoreAt;
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
 use crate::sim::{ActorOptions, PeWorld, Sim, SimConfig, Task};
-use process::{Around, Process};
+use around::Around;
+use process::Process;
 pub use requests::{Does, Request};
 pub use schedules::{Bounds, Round, explore, sample};
 use spec::{Board, PROCESSES};

@@ -1,36 +1,37 @@
 //! A process: its NICs, its agent, and the program that posts, polls and judges.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use shunt_device::platform::host::World;
-use shunt_host::devx::Devx;
 use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
-use shunt_host::nic::mkey::{Access, Mkey};
+use shunt_host::nic::mkey::Mkey;
 use shunt_host::nic::umem::Umem;
-use shunt_host::rail::{Rail, RailOptions};
 use shunt_mlx5_sys as sys;
 use shunt_soft_devx::SoftDevx;
-use shunt_soft_nic::{RailAt, SharedFabric};
-use shunt_verbs::agent::{Agent, Device, Orders, Post, SOON, assemble};
-use shunt_verbs::hooks::{memory, poll, qp, queue};
-use shunt_verbs::objects::{At, Context, Extended};
+use shunt_soft_nic::RailAt;
+use shunt_verbs::agent::{Device, Orders};
+use shunt_verbs::hooks::{memory, poll, qp, queue, shared};
+use shunt_verbs::objects::{At, Channel, Context, Extended};
 use shunt_verbs::pair_state::On;
 use shunt_verbs::policy::{Answers, Policy, Rule};
 use shunt_verbs::queue_pair::QueuePair;
 use shunt_verbs::registry;
 use shunt_verbs::send_queue::SendQueue;
 
+use super::agent::{AgentActor, open_rail};
+use super::around::Around;
+use super::buffers::Buffers;
 use super::commands::Commands;
 use super::connection::{Connection, Plan, WINDOW};
+use super::events::Events;
 use super::extended;
-use super::library::{Net, VerbsContext, Yard, create_qp_ex, table};
-use super::place::{Door, Town};
+use super::library::{VerbsContext, Yard, create_qp_ex, table};
 use super::requests::{self, RECEIVES};
+use super::rest::{Beside, Rest};
 use super::spec::{Board, Card, Told, VerbsSpec};
-use super::steps::{Steps, Who};
-use crate::sim::{ActorOptions, SimCrew, SimWorld};
+use crate::sim::ActorOptions;
 
 /// A command of firmware that takes longer is given up.
 const COMMAND_NS: u64 = 5_000_000;
@@ -45,97 +46,6 @@ const ACCESS: u32 = sys::IBV_ACCESS_LOCAL_WRITE
     | sys::IBV_ACCESS_REMOTE_READ
     | sys::IBV_ACCESS_REMOTE_ATOMIC;
 
-/// What is there for all processes of a run.
-#[derive(Clone)]
-pub(super) struct Around {
-    pub sim: Arc<SimWorld>,
-    pub fabric: SharedFabric,
-    pub town: Arc<Town>,
-    pub net: Rc<Net>,
-    pub board: Rc<Board>,
-    pub steps: Rc<Steps>,
-}
-
-/// Opens a rail and registers the region on it.
-fn open_rail(
-    devx: Arc<dyn Devx>,
-    index: u32,
-    world: &Arc<dyn World>,
-    region: &Arc<OwnedSpan>,
-) -> (Arc<Rail>, (Mkey, Umem)) {
-    let options = RailOptions { proof_atomics: 0, order_rounds: 0, ..RailOptions::default() };
-    let mut rail = Rail::open(devx.clone(), index, options, world.clone()).expect("a soft NIC");
-    rail.settle_truth();
-    assert!(rail.truth_holds, "{}", rail.truth_detail);
-    let umem = Umem::for_keys(&devx, region).expect("memory of this process");
-    let key = Mkey::create(&devx, rail.pd(), &umem, 0..region.span().bytes, Access::Remote).expect("a key");
-    (Arc::new(rail), (key, umem))
-}
-
-/// The agent's end, as an actor of its own.
-struct AgentActor {
-    stop: Rc<Cell<bool>>,
-    over: Rc<Cell<bool>>,
-}
-
-impl AgentActor {
-    fn spawn(
-        me: u32,
-        around: &Around,
-        world: Arc<dyn World>,
-        rails: Vec<Arc<Rail>>,
-        devices: Vec<Device>,
-        orders: Arc<Orders>,
-    ) -> Self {
-        let (stop, over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
-        let ends = (stop.clone(), over.clone());
-        let around = around.clone();
-        let (sim, steps) = (around.sim.clone(), around.steps.clone());
-        let body = move || {
-            let (sim, board) = (&around.sim, &around.board);
-            let door = Door::new(&around.town, sim, me);
-            // A NIC's event wakes the agent, as its descriptor does, and so does what the program tells it. So does the
-            // answer of a command, which a real one finds when it looks next.
-            let wake = door.live_here();
-            let told = wake.clone();
-            orders.wakes_by(Box::new(move || told()));
-            around.fabric.with(|fabric| {
-                for rail in 0..rails.len() as u32 {
-                    let nic = fabric.find(RailAt { pe: me, rail }).expect("added before");
-                    fabric.nic(nic).set_waker(wake.clone());
-                }
-            });
-            board.agents.borrow_mut()[me as usize] = sim.current().expect("an actor");
-            let post = Arc::new(Post::new(Box::new(door)));
-            let workers: Rc<RefCell<Vec<usize>>> = Rc::default();
-            let hired = workers.clone();
-            let steps = around.steps.clone();
-            let crew = SimCrew::new(sim.clone(), me, move |actor| {
-                steps.knows(actor, Who::Worker(me));
-                hired.borrow_mut().push(actor);
-            });
-            let machine = assemble(&post, &world, &crew, rails, devices);
-            let mut agent = Agent::stand_on(machine, post, orders);
-            while !stop.get() {
-                match agent.turn() {
-                    Some(wait) => agent.rest(wait),
-                    None => sim.sleep(SOON.get()),
-                }
-            }
-            drop(agent);
-            // A worker may be in the middle of a command, and hold what the program is to destroy.
-            while workers.borrow().iter().any(|worker| !sim.is_done(*worker)) {
-                sim.sleep(100_000);
-            }
-            over.set(true);
-        };
-        let actor = sim.spawn(format!("agent{me}"), ActorOptions::host(), Box::new(body));
-        steps.knows(actor, Who::Agent(me));
-        let (stop, over) = ends;
-        Self { stop, over }
-    }
-}
-
 /// A process that has started.
 pub(super) struct Process {
     me: u32,
@@ -146,6 +56,10 @@ pub(super) struct Process {
     mr: *mut sys::ibv_mr,
     queues: Vec<*mut sys::ibv_cq>,
     connections: Vec<Connection>,
+    /// How it waits.
+    rest: Rest,
+    /// Those of a queue that all its connections take from.
+    buffers: Option<Buffers>,
     began: bool,
     commands: Commands,
     /// Taken apart in this order, after the rest.
@@ -162,6 +76,25 @@ struct Fresh {
     base: u64,
 }
 
+/// A device for the agent. It stays open until that has ended.
+fn device(opened: &VerbsContext, sleeps: bool) -> Device {
+    let (name, context) = (opened.rail.name.clone(), At(opened.raw()));
+    // SAFETY: open, as above.
+    let channel = sleeps.then(|| unsafe { Channel::make(context) }).flatten();
+    Device { name, context, ops: table(), channel }
+}
+
+/// What the library knows of the program's device.
+fn known(opened: &VerbsContext) -> Arc<Context> {
+    Arc::new(Context {
+        raw: At(opened.raw()),
+        device: opened.rail.name.clone(),
+        ops: table(),
+        ex: Extended { create_qp_ex: Some(create_qp_ex), ..Extended::default() },
+        channel: OnceLock::new(),
+    })
+}
+
 impl Process {
     /// Opens the NICs, connects to the other process, and waits until every connection is protected.
     pub(super) fn start(me: u32, around: &Around, world: Arc<dyn World>, spec: &VerbsSpec) -> Self {
@@ -169,39 +102,34 @@ impl Process {
         let part = requests::bytes(spec.requests).next_multiple_of(64);
         let bytes = (part * u64::from(spec.pairs)).next_multiple_of(4096);
         let region = OwnedSpan::alloc(&span, bytes, Placement::Heap).expect("memory");
-        let (mut rails, mut keys) = (Vec::new(), Vec::new());
+        let (mut rails, mut keys, mut events) = (Vec::new(), Vec::new(), Vec::new());
         for rail in 0..spec.rails {
             let nic =
                 around.fabric.with(|fabric| fabric.find(RailAt { pe: me, rail })).expect("added before");
-            let devx = Arc::new(SoftDevx::new(around.fabric.clone(), nic, world.clone(), COMMAND_NS));
-            let (rail, key) = open_rail(devx, rail, &world, &region);
+            let devx = SoftDevx::new(around.fabric.clone(), nic, world.clone(), COMMAND_NS);
+            events.push(Events::new(devx));
+            let (rail, key) = open_rail(events[rail as usize].clone(), rail, &world, &region);
             around.net.0.borrow_mut().push(rail.card());
             rails.push(rail);
             keys.push(key);
         }
         let yard: Rc<Yard> = Rc::default();
         let open = |rail: usize| {
-            VerbsContext::open(&rails[rail], &world, &around.net, &yard, keys[rail].0.key_be().to_be())
+            VerbsContext::open(
+                (&rails[rail], &events[rail]),
+                &world,
+                &around.net,
+                &yard,
+                keys[rail].0.key_be().to_be(),
+            )
         };
         let context = open(0);
         let devices: Vec<VerbsContext> = (0..rails.len()).map(|rail| *open(rail)).collect();
-        let device = |opened: &VerbsContext| Device {
-            name: opened.rail.name.clone(),
-            context: At(opened.raw()),
-            ops: table(),
-            channel: None,
-        };
+        around.board.programs.borrow_mut()[me as usize] = around.sim.current().expect("an actor");
         let orders: Arc<Orders> = Arc::default();
-        let given = devices.iter().map(device).collect();
+        let given = devices.iter().map(|opened| device(opened, spec.sleeps)).collect();
         let agent = AgentActor::spawn(me, around, world, rails, given, orders.clone());
-        let known = Context {
-            raw: At(context.raw()),
-            device: context.rail.name.clone(),
-            ops: table(),
-            ex: Extended { create_qp_ex: Some(create_qp_ex), ..Extended::default() },
-            channel: OnceLock::new(),
-        };
-        registry::with_mut(|objects| objects.contexts.insert(context.raw().addr(), Arc::new(known)));
+        registry::with_mut(|objects| objects.contexts.insert(context.raw().addr(), known(&context)));
         // SAFETY: the context is open; the region stays as long as this process.
         let (pd, mr) = unsafe {
             let pd = memory::alloc_pd(context.raw());
@@ -215,6 +143,8 @@ impl Process {
             agent,
             pd,
             mr,
+            rest: Rest::new(me, &context, events[0].clone(), spec),
+            buffers: None,
             queues: Vec::new(),
             connections: Vec::new(),
             began: false,
@@ -243,9 +173,9 @@ impl Process {
     }
 
     fn queue(&mut self, entries: u32) -> *mut sys::ibv_cq {
-        let null = std::ptr::null_mut();
+        let (null, channel) = (std::ptr::null_mut(), self.rest.channel());
         // SAFETY: the context is open.
-        let made = unsafe { queue::create(self.context.raw(), entries as i32, null, null.cast(), 0) };
+        let made = unsafe { queue::create(self.context.raw(), entries as i32, null, channel, 0) };
         assert!(!made.is_null(), "a completion queue on a soft NIC");
         self.queues.push(made);
         made
@@ -264,8 +194,9 @@ impl Process {
             max_recv_sge: 1,
             max_inline_data: 16,
         };
-        let mut attr =
-            sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type: sys::IBV_QPT_RC, ..Default::default() };
+        let srq = self.buffers.as_ref().map_or(std::ptr::null_mut(), Buffers::queue);
+        let qp_type = sys::IBV_QPT_RC;
+        let mut attr = sys::ibv_qp_init_attr { send_cq, recv_cq, srq, cap, qp_type, ..Default::default() };
         let mut with_operations = extended::attributes(&attr, self.pd);
         // SAFETY: context, domain and queues are alive, the attributes ours.
         let qp = unsafe {
@@ -285,6 +216,7 @@ impl Process {
 
     /// Makes the connections.
     fn connect(&mut self, base: u64, part: u64, orders: &Arc<Orders>) {
+        self.buffers = self.spec.shared.then(|| Buffers::make(self.pd, self.spec.pairs));
         let fresh: Vec<Fresh> =
             (0..self.spec.pairs).map(|number| self.make(base + part * u64::from(number), orders)).collect();
         let (gid, me) = (self.context.rail.address().gid, self.me as usize);
@@ -306,15 +238,23 @@ impl Process {
         let VerbsSpec { seed, requests, posts, atomics, needs_answers, extended, .. } = self.spec;
         let few = self.spec.few.clone();
         let plan = Plan { seed, requests, posts, atomics, needs_answers, extended, few };
+        let spare = self.spec.spare_buffers;
         for (number, one) in fresh.into_iter().enumerate() {
             self.modify(one.qp, sys::IBV_QPS_INIT, &own[number], &theirs[number]);
             let at = (self.me, number);
             let pair = (one.qp, one.pair);
             let mut made = Connection::new(at, &plan, pair, (one.base, lkey), theirs[number]);
-            (0..RECEIVES).for_each(|slot| made.receive(slot));
+            match &mut self.buffers {
+                Some(buffers) => buffers.add(lkey, &made),
+                None => (0..RECEIVES).for_each(|slot| made.receive(slot)),
+            }
             self.modify(made.qp, sys::IBV_QPS_RTR, &own[number], &theirs[number]);
             self.modify(made.qp, sys::IBV_QPS_RTS, &own[number], &theirs[number]);
             self.connections.push(made);
+        }
+        let due: u64 = self.connections.iter().map(Connection::due).sum();
+        if let Some(buffers) = &mut self.buffers {
+            buffers.supply(due + spare);
         }
     }
 
@@ -370,7 +310,7 @@ impl Process {
                 break;
             }
             self.begin();
-            let took = self.poll();
+            let took = self.rest.may_look() && self.poll();
             if self.began {
                 let pace_ns = self.spec.pace_ns;
                 self.connections.iter_mut().for_each(|one| one.post(now, pace_ns, &board));
@@ -379,8 +319,13 @@ impl Process {
             if me == 0 {
                 self.commands.count(&self.around.fabric, &board, now, &self.connections);
             }
-            pause = if took { LOOK_NS } else { (2 * pause).min(self.spec.look_ns) };
-            sim.sleep(pause + sim.draw(pause));
+            let posts = self.connections.iter().filter_map(|one| one.posts_at(&board)).min();
+            let posts_at = posts.filter(|_| self.began);
+            let of = Beside { queues: &self.queues, connections: &self.connections, posts_at };
+            if !self.rest.rests(&sim, took, &of) {
+                pause = if took { LOOK_NS } else { (2 * pause).min(self.spec.look_ns) };
+                sim.sleep(pause + sim.draw(pause));
+            }
         }
         // What is late by less than a lifetime comes now.
         self.around.steps.end();
@@ -401,6 +346,12 @@ impl Process {
 
     fn tell(&mut self, told: &mut Told) {
         told.commands = std::mem::take(&mut self.commands.counted);
+        told.wakes = self.rest.wakes;
+        told.wrong.append(&mut self.rest.wrong);
+        if let Some(buffers) = &mut self.buffers {
+            buffers.judge();
+            told.wrong.append(&mut buffers.wrong);
+        }
         for one in &mut self.connections {
             let state = one.pair.state();
             told.switches += u64::from(state.switches);
@@ -463,7 +414,9 @@ impl Process {
             any |= count > 0;
             for wc in &wcs[..count] {
                 let of = self.connections.iter_mut().find(|one| one.pair.qpn == wc.qp_num);
-                of.expect("a queue pair of this program").take(now, wc, &self.around.board);
+                let at = self.buffers.as_mut().and_then(|buffers| buffers.take(wc));
+                of.expect("a queue pair of this program").take(now, wc, at, &self.around.board);
+                self.buffers.iter_mut().for_each(Buffers::post);
             }
         }
         any
@@ -482,6 +435,7 @@ impl Process {
         }
         // SAFETY: as above; what was on them is gone.
         unsafe {
+            self.buffers.into_iter().for_each(|buffers| _ = shared::destroy(buffers.queue()));
             self.queues.into_iter().for_each(|cq| _ = queue::destroy(cq));
             memory::dereg_mr(self.mr);
             memory::dealloc_pd(self.pd);

@@ -1,35 +1,31 @@
 //! Queue pairs and completion queues of libibverbs on a soft NIC: rings, posting and polling.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_host::error::NicError;
-use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_host::nic::cq::{Cq, CqShape};
 use shunt_host::nic::qp::{Qp, QpShape, ReceiveShape};
 use shunt_host::nic::uar::Uar;
 use shunt_host::nic::umem::{QUEUE_ALIGN, Umem};
 use shunt_host::rail::Rail;
 use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, TAIL_OFFSET, Tail};
-use shunt_layout::mlx5::doorbell::{self, RECEIVE_COUNTER_OFFSET, SEND_COUNTER_OFFSET};
+use shunt_layout::mlx5::doorbell::{
+    self, ARM_WORD_OFFSET, Arm, CQ_ARM_OFFSET, RECEIVE_COUNTER_OFFSET, SEND_COUNTER_OFFSET,
+};
 use shunt_layout::mlx5::wqe::{
     self, CqeWhen, FENCE_BEFORE, INLINE_FLAG, Opcode, SEGMENT_BYTES, SOLICITED_EVENT, Segment, WQEBB_BYTES,
 };
 use shunt_mlx5_sys as sys;
 
+use super::events::{Events, Told, VerbsChannel};
+use super::memory::{EINVAL, ENOMEM, Place, memory, pointer};
+use super::shared::VerbsSrq;
+
 /// Segments of a request: all of it is in one block.
 const SEGMENTS: usize = WQEBB_BYTES / SEGMENT_BYTES;
-
-fn pointer<T>(address: u64) -> *mut T {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-fn memory(bytes: u64) -> Result<Arc<OwnedSpan>, NicError> {
-    let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-    Ok(OwnedSpan::alloc(&memory, bytes.next_multiple_of(QUEUE_ALIGN), Placement::Control)?)
-}
 
 /// What was posted and is not known to be complete.
 #[derive(Default)]
@@ -59,6 +55,7 @@ pub struct VerbsQp {
     /// By slot: number and opcode of requests, numbers of receives.
     requests: RefCell<Vec<(u64, u32)>>,
     receives: RefCell<Vec<u64>>,
+    shared: Option<*const VerbsSrq>,
 }
 
 /// A completion queue as libibverbs has it.
@@ -67,28 +64,29 @@ pub struct VerbsCq {
     raw: sys::ibv_cq,
     cq: Cq,
     world: Arc<dyn World>,
-    _uar: Arc<Uar>,
+    uar: Arc<Uar>,
+    events: Arc<Events>,
     _umem: Umem,
     base: u64,
+    record: u64,
     log: u32,
     taken: RefCell<u64>,
+    /// Events that the program has taken.
+    events_taken: Cell<u8>,
     /// Queue pairs that complete here: their numbers and where they are.
     members: RefCell<Vec<(u32, *const VerbsQp)>>,
 }
 
-/// What queues are made of.
-pub struct Place<'a> {
-    /// The NIC.
-    pub rail: &'a Arc<Rail>,
-    /// The clock.
-    pub world: &'a Arc<dyn World>,
-    /// Where doorbells are rung.
-    pub uar: &'a Arc<Uar>,
-}
-
 impl VerbsCq {
-    /// Makes one with so many entries.
-    pub fn make(place: &Place<'_>, entries: u32) -> Result<Box<Self>, NicError> {
+    /// Makes one with so many entries, which tells of them on a channel, if there is one.
+    ///
+    /// # Safety
+    /// The channel is alive until it is destroyed.
+    pub unsafe fn make(
+        place: &Place<'_>,
+        entries: u32,
+        channel: *const VerbsChannel,
+    ) -> Result<Box<Self>, NicError> {
         let (rail, log) = (place.rail, entries.max(2).next_power_of_two().ilog2());
         let bytes = (CQE_BYTES as u64) << log;
         let record_offset = bytes.next_multiple_of(QUEUE_ALIGN);
@@ -98,10 +96,62 @@ impl VerbsCq {
         let (uar, eqn) = (place.uar.id(), rail.eqn());
         let shape = CqShape { umem: umem.id(), entries_offset: 0, record_offset, log_entries: log, uar, eqn };
         let cq = Cq::create(&rail.devx, &shape)?;
-        let (world, _uar) = (place.world.clone(), place.uar.clone());
-        let (raw, base) = (sys::ibv_cq::default(), span.address);
-        let (taken, members) = (RefCell::default(), RefCell::default());
-        Ok(Box::new(Self { raw, cq, world, _uar, _umem: umem, base, log, taken, members }))
+        let raw = sys::ibv_cq { channel: channel.cast_mut().cast(), ..Default::default() };
+        let made = Box::new(Self {
+            raw,
+            cq,
+            world: place.world.clone(),
+            uar: place.uar.clone(),
+            events: place.events.clone(),
+            _umem: umem,
+            base: span.address,
+            record: span.address + record_offset,
+            log,
+            taken: RefCell::default(),
+            events_taken: Cell::default(),
+            members: RefCell::default(),
+        });
+        if !channel.is_null() {
+            let cq = (&raw const *made).cast_mut().cast();
+            place.events.tell_of(made.cq.number(), Some(Told { cq, channel }));
+        }
+        Ok(made)
+    }
+
+    /// The next completion makes an event, or one that was not taken does.
+    pub fn arm(&self) {
+        let (sequence, consumed) = (self.events_taken.get(), *self.taken.borrow() as u32);
+        let arm = Arm { sequence, solicited_only: false, consumed };
+        let platform = Host::new(&*self.world);
+        // SAFETY: record and register are this object's own, and mapped while it lives.
+        unsafe {
+            platform.store_doorbell_record(pointer(self.record + ARM_WORD_OFFSET as u64), arm.to_record());
+            platform.record_before_register();
+            let register = self.uar.page() + CQ_ARM_OFFSET as u64;
+            platform.store_register(pointer(register), arm.to_register(self.cq.number()));
+        }
+    }
+
+    /// The program has taken an event of it.
+    pub fn event_taken(&self) {
+        self.events_taken.set(self.events_taken.get().wrapping_add(1) & 3);
+    }
+
+    /// Nothing is told of it any more.
+    pub fn hush(&self) {
+        self.events.tell_of(self.cq.number(), None);
+        let channel: *const VerbsChannel = self.raw.channel.cast();
+        if !channel.is_null() {
+            // SAFETY: alive until this is destroyed, by who made it.
+            unsafe { (*channel).forget((&raw const *self).cast_mut().cast()) };
+        }
+    }
+
+    /// It has a completion that nobody has taken.
+    pub fn has_more(&self) -> bool {
+        let taken = *self.taken.borrow();
+        let entry = self.base + taken % (1 << self.log) * CQE_BYTES as u64;
+        Tail::from_memory(self.word(entry, TAIL_OFFSET).to_be()).belongs_to(taken, self.log)
     }
 
     fn word(&self, entry: u64, offset: usize) -> u32 {
@@ -168,18 +218,21 @@ impl VerbsQp {
     /// Makes one, in RST, with as much room as is asked for.
     ///
     /// # Safety
-    /// Both completion queues are alive for as long as it is.
+    /// Both completion queues, and a queue of receives that it shares, are alive for as long as it is.
     pub unsafe fn make(place: &Place<'_>, attr: &sys::ibv_qp_init_attr) -> Result<Box<Self>, NicError> {
         let rail = place.rail;
         let logs =
             [attr.cap.max_send_wr, attr.cap.max_recv_wr].map(|wr| wr.max(4).next_power_of_two().ilog2());
-        let receive_bytes = (SEGMENT_BYTES as u64) << logs[1];
+        let shared = (!attr.srq.is_null()).then(|| attr.srq.cast_const().cast::<VerbsSrq>());
+        let receive_bytes = if shared.is_some() { 0 } else { (SEGMENT_BYTES as u64) << logs[1] };
         let ring_bytes = receive_bytes + ((WQEBB_BYTES as u64) << logs[0]);
         let record_offset = ring_bytes.next_multiple_of(QUEUE_ALIGN);
         let umem = Umem::register(&rail.devx, &memory(record_offset + QUEUE_ALIGN)?)?;
         let base = umem.memory().span().address;
         // SAFETY: alive, by the caller.
         let cqs = [attr.send_cq, attr.recv_cq].map(|cq| unsafe { &*cq.cast::<VerbsCq>() });
+        // SAFETY: alive, by the caller.
+        let pool = shared.map(|shared| unsafe { (*shared).number });
         let shape = QpShape {
             pd: rail.pd(),
             uar: place.uar.id(),
@@ -191,7 +244,7 @@ impl VerbsQp {
             record_offset,
             ts_format: rail.caps.ts_format,
             ece: false,
-            receive: Some(ReceiveShape { cqn: cqs[1].cq.number(), log_requests: logs[1] }),
+            receive: Some(ReceiveShape { cqn: cqs[1].cq.number(), log_requests: logs[1], pool }),
         };
         let qp = Qp::create(&rail.devx, &shape)?;
         let depths = logs.map(|log| 1 << log);
@@ -216,6 +269,7 @@ impl VerbsQp {
             counters: RefCell::default(),
             requests: RefCell::new(vec![(0, 0); depths[0] as usize]),
             receives: RefCell::new(vec![0; depths[1] as usize]),
+            shared,
         });
         for cq in cqs {
             let member = (made.qp.number(), &raw const *made);
@@ -242,9 +296,14 @@ impl VerbsQp {
             let (wr_id, opcode) = self.requests.borrow()[(index % self.depths[0]) as usize];
             (wc.wr_id, wc.opcode) = (wr_id, opcode);
         } else {
-            let slot = (counters.receive_done % self.depths[1]) as usize;
-            counters.receive_done += 1;
-            wc.wr_id = self.receives.borrow()[slot];
+            wc.wr_id = match self.shared {
+                // SAFETY: alive for as long as this, by who made it.
+                Some(shared) => unsafe { (*shared).completed(tail.wqe_counter) },
+                None => {
+                    counters.receive_done += 1;
+                    self.receives.borrow()[((counters.receive_done - 1) % self.depths[1]) as usize]
+                }
+            };
             wc.opcode = sys::IBV_WC_RECV;
             if tail.opcode == cqe::opcode::RESP_WRITE_IMM {
                 wc.opcode = sys::IBV_WC_RECV_RDMA_WITH_IMM;
@@ -334,7 +393,8 @@ impl VerbsQp {
         let Some((segments, name)) = (unsafe { self.block(wr, index) }) else { return EINVAL };
         self.requests.borrow_mut()[(index % self.depths[0]) as usize] = (wr.wr_id, name);
         counters.sent += 1;
-        let ring = self.base + SEGMENT_BYTES as u64 * self.depths[1];
+        let receives = if self.shared.is_some() { 0 } else { self.depths[1] };
+        let ring = self.base + SEGMENT_BYTES as u64 * receives;
         let at = ring + index % self.depths[0] * WQEBB_BYTES as u64;
         let platform = Host::new(&*self.world);
         // SAFETY: ring, record and register are this object's own and mapped while it lives; nobody else posts while
@@ -396,10 +456,3 @@ impl VerbsQp {
         }
     }
 }
-
-/// Error numbers of Linux.
-pub const ENOMEM: i32 = 12;
-/// See [`ENOMEM`].
-pub const EINVAL: i32 = 22;
-/// See [`ENOMEM`].
-pub const EIO: i32 = 5;

@@ -34,6 +34,14 @@ pub struct VerbsSpec {
     pub needs_answers: bool,
     /// The program posts by `ibv_wr_*`.
     pub extended: bool,
+    /// The program sleeps on a completion channel until one of its queues has something for it.
+    pub sleeps: bool,
+    /// It is woken within that, once a completion is there, nanoseconds.
+    pub late_ns: u64,
+    /// All connections of a process take buffers from one queue.
+    pub shared: bool,
+    /// So many more buffers are posted there than messages come.
+    pub spare_buffers: u64,
     /// One completion queue for all of a process; else two for each queue pair.
     pub one_queue: bool,
     /// Local ACK timeout, 4.096 us << this.
@@ -62,6 +70,8 @@ pub struct VerbsSpec {
 
 /// A run that takes longer, in virtual time, has come to a stop.
 const PATIENCE_NS: u64 = 3_000_000_000;
+/// An event comes within that, though an agent is stopped for some milliseconds.
+const LATE_NS: u64 = 20_000_000;
 /// What is late comes within that.
 const QUIET_NS: u64 = 12_000_000;
 
@@ -77,6 +87,10 @@ impl VerbsSpec {
             atomics: true,
             needs_answers: false,
             extended: false,
+            sleeps: false,
+            late_ns: LATE_NS,
+            shared: false,
+            spare_buffers: 0,
             one_queue: false,
             ack_timeout: 8,
             retries: 3,
@@ -131,7 +145,7 @@ impl VerbsSpec {
             let place = RailAt { pe: 0, rail: 0 };
             faults = vec![(rng.below(6_000_000), place, FaultKind::NicGone { for_ns: None })];
         }
-        Self {
+        let spec = Self {
             seed,
             rails,
             pairs: rng.pick(&[1, 1, 1, 2, 3]),
@@ -148,7 +162,29 @@ impl VerbsSpec {
             pauses,
             extended: rng.one_in(3),
             ..Self::quiet(seed)
-        }
+        };
+        spec.waits_and_shares(&mut rng)
+    }
+
+    /// How the program waits, and where its buffers are.
+    fn waits_and_shares(self, rng: &mut Rng) -> Self {
+        let (sleeps, shares, spare) = (rng.one_in(3), rng.one_in(3), rng.pick(&[0, 2, 24]));
+        let spec = if sleeps { self.sleeping() } else { self };
+        if shares && !spec.needs_answers { spec.sharing(spare) } else { spec }
+    }
+
+    /// The program sleeps. Not one whose NIC is gone: what executes nothing any more wakes no program.
+    pub fn sleeping(self) -> Self {
+        let gone = self.faults.iter().any(|(.., kind)| matches!(kind, FaultKind::NicGone { .. }));
+        Self { sleeps: !gone, ..self }
+    }
+
+    /// Connections share their buffers: so many more than messages come. The program needs no answers: a connection
+    /// that is lost keeps buffers that others wait for.
+    pub fn sharing(self, spare_buffers: u64) -> Self {
+        // Who has no buffer waits for one for up to half a second.
+        let patience_ns = 2 * PATIENCE_NS;
+        Self { shared: true, spare_buffers, needs_answers: false, patience_ns, ..self }
     }
 }
 
@@ -165,6 +201,8 @@ pub struct Told {
     pub replayed: u64,
     /// Requests that completed well.
     pub completed: u64,
+    /// Times that an event woke it.
+    pub wakes: u64,
     /// Connections that ended because the answer of an atomic was lost.
     pub lost: u64,
     /// By connection and fault: from it until a request completed that was posted after it, nanoseconds.
@@ -198,6 +236,8 @@ pub(super) struct Board {
     pub done: RefCell<Vec<bool>>,
     /// By process: the actor of its agent.
     pub agents: RefCell<Vec<usize>>,
+    /// By process: its own actor.
+    pub programs: RefCell<Vec<usize>>,
     /// When faults come, once that is known.
     pub faults_at: RefCell<Vec<u64>>,
     /// By connection: one end got an error; it was that of an atomic whose answer is lost.
@@ -215,6 +255,7 @@ impl Board {
             armed: RefCell::new(vec![false; processes]),
             done: RefCell::new(vec![false; processes]),
             agents: RefCell::new(vec![0; processes]),
+            programs: RefCell::new(vec![0; processes]),
             faults_at: RefCell::default(),
             lost: RefCell::new(vec![false; pairs]),
             explained: RefCell::new(vec![false; pairs]),

@@ -48,6 +48,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
+use shunt_verbs_near::bell::Bell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -255,8 +256,11 @@ impl Agent {
     pub fn rest(&self, wait: Nanos) {
         if self.orders.lie_down(pace::is_long(wait)) {
             let channels = self.channels();
-            let fds =
-                channels.iter().map(|channel| channel.fd()).chain(self.event_fds()).chain(self.orders.fds());
+            let fds = channels
+                .iter()
+                .map(|channel| channel.fd())
+                .chain(self.event_fds())
+                .chain(self.orders.bell().into_iter().flat_map(Bell::fds));
             self.post.directory.wait(fds.collect(), pace::milliseconds(wait));
             self.orders.hush();
         }

@@ -4,14 +4,13 @@
 //! it belongs (the state of a queue pair, the regions of a domain), and who changes it says [`Keeper::stirred`] after
 //! that. The agent takes the word of [`Rest`] before it looks, and sleeps only by it.
 //!
-//! To wake a thread costs who does it some microseconds, and its processor, if there is no other. So a program that
-//! connects a queue pair, or registers memory, sets a timer instead, which wakes the agent after [`LATER`].
+//! A program that connects a queue pair, or registers memory, sets a timer, which wakes the agent after [`LATER`].
 
 use crate::queue_pair::{Keeper, QueuePair};
+use shunt_verbs_near::bell::Bell;
 use shunt_verbs_near::rest::Rest;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// What the program's threads tell the agent.
 pub(super) enum Order {
@@ -21,13 +20,12 @@ pub(super) enum Order {
     Gone(Arc<QueuePair>),
 }
 
-/// What has time wakes an agent that sleeps after so many nanoseconds.
-const LATER: libc::c_long = 1_000_000;
+/// What has time wakes an agent that sleeps after this.
+const LATER: Duration = Duration::from_millis(1);
 
 /// What wakes an agent that sleeps.
-enum Bell {
-    /// Descriptors, which are ready until they are read: one at once, and a timer.
-    Descriptors([OwnedFd; 2]),
+enum Wakes {
+    Bell(Bell),
     /// A simulator's.
     Call(Box<dyn Fn() + Send + Sync>),
 }
@@ -38,29 +36,19 @@ pub struct Orders {
     list: Mutex<Vec<Order>>,
     rest: Rest,
     /// None: the agent never sleeps for long.
-    bell: OnceLock<Bell>,
+    by: OnceLock<Wakes>,
 }
 
 impl Orders {
     /// With descriptors that wake the agent, if the system gives some.
     pub(super) fn with_descriptors() -> Self {
-        let orders = Self::default();
-        // SAFETY: the descriptor is nobody's yet, if it is one.
-        let own = |fd: RawFd| (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
-        // SAFETY: neither call takes memory.
-        let (now, later) = unsafe {
-            let now = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            (now, libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))
-        };
-        if let (Some(now), Some(later)) = (own(now), own(later)) {
-            let _ = orders.bell.set(Bell::Descriptors([now, later]));
-        }
-        orders
+        let by = Bell::new().map(Wakes::Bell).map_or_else(OnceLock::new, OnceLock::from);
+        Self { by, ..Self::default() }
     }
 
     /// This wakes the agent from now on, unless something does already. It may be called from any thread.
     pub fn wakes_by(&self, call: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.bell.set(Bell::Call(call));
+        let _ = self.by.set(Wakes::Call(call));
     }
 
     fn give(&self, order: Order) {
@@ -85,57 +73,41 @@ impl Orders {
 
     /// Something wakes the agent.
     pub(super) fn can_wake(&self) -> bool {
-        self.bell.get().is_some()
+        self.by.get().is_some()
     }
 
-    /// Descriptors of which one is ready once the agent is to wake.
-    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        let all = match self.bell.get() {
-            Some(Bell::Descriptors(all)) => &all[..],
-            _ => &[],
-        };
-        all.iter().map(AsRawFd::as_raw_fd)
-    }
-
-    /// The agent has slept: they are not ready any more. A ring that is late wakes it once for nothing.
-    pub(super) fn hush(&self) {
-        for fd in self.fds() {
-            let mut count = [0u8; 8];
-            // SAFETY: eight bytes, which are ours; it does not wait.
-            unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) };
+    /// Its descriptors, if it has some.
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        match self.by.get() {
+            Some(Wakes::Bell(bell)) => Some(bell),
+            _ => None,
         }
+    }
+
+    /// The agent has slept. A ring that is late wakes it once for nothing.
+    pub(super) fn hush(&self) {
+        self.bell().into_iter().for_each(Bell::hush);
     }
 
     /// Waits until it is told of something. Without a descriptor: for a moment.
     pub(super) fn wait(&self) {
-        if !self.can_wake() {
-            return std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        if self.lie_down(true) {
-            let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            let mut all: Vec<libc::pollfd> = self.fds().map(one).collect();
-            // SAFETY: so many entries, which are ours.
-            unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) };
-            self.hush();
+        match self.bell() {
+            None => std::thread::sleep(20 * LATER),
+            Some(bell) => {
+                if self.lie_down(true) {
+                    bell.wait(None);
+                    bell.hush();
+                }
+            }
         }
     }
 
     #[cold]
     fn ring(&self, later: bool) {
-        match self.bell.get() {
-            Some(Bell::Descriptors([_, timer])) if later => {
-                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                let once = libc::timespec { tv_sec: 0, tv_nsec: LATER };
-                let when = libc::itimerspec { it_interval: none, it_value: once };
-                // SAFETY: the time is ours. One that is set again before it has ended ends later, and does end.
-                unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const when, null_mut()) };
-            }
-            Some(Bell::Descriptors([now, _])) => {
-                let one = 1u64.to_ne_bytes();
-                // SAFETY: eight bytes, which are ours. One that is not taken finds the descriptor ready.
-                unsafe { libc::write(now.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-            }
-            Some(Bell::Call(call)) => call(),
+        match self.by.get() {
+            Some(Wakes::Bell(bell)) if later => bell.ring_after(LATER),
+            Some(Wakes::Bell(bell)) => bell.ring(),
+            Some(Wakes::Call(call)) => call(),
             None => {}
         }
     }
@@ -169,28 +141,25 @@ mod tests {
     use crate::completions::{Goes, Member};
     use shunt_mlx5_sys::{IBV_WC_RETRY_EXC_ERR, ibv_wc};
 
-    fn is_ready(orders: &Orders, wait_ms: i32) -> bool {
-        let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut all: Vec<libc::pollfd> = orders.fds().map(one).collect();
-        // SAFETY: so many entries, which are ours.
-        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, wait_ms) == 1 }
+    fn is_ready(orders: &Orders, within: Duration) -> bool {
+        orders.bell().expect("descriptors").wait(Some(within))
     }
 
     /// Longer than any timer takes, on a busy machine as well.
-    const LONG_MS: i32 = 20_000;
+    const LONG: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_descriptor_is_ready_once_an_agent_that_sleeps_is_told() {
         let orders = Orders::with_descriptors();
         orders.stirred();
-        assert!(!is_ready(&orders, 0), "it is awake");
+        assert!(!is_ready(&orders, Duration::ZERO), "it is awake");
         assert!(!orders.lie_down(true) && orders.begin_look());
         for tell in [Orders::stirred, Orders::stirred_later] {
-            assert!(orders.lie_down(true) && !is_ready(&orders, 0));
+            assert!(orders.lie_down(true) && !is_ready(&orders, Duration::ZERO));
             tell(&orders);
-            assert!(is_ready(&orders, LONG_MS));
+            assert!(is_ready(&orders, LONG));
             orders.hush();
-            assert!(!is_ready(&orders, 0) && orders.begin_look() && !orders.begin_look());
+            assert!(!is_ready(&orders, Duration::ZERO) && orders.begin_look() && !orders.begin_look());
         }
     }
 
@@ -203,7 +172,7 @@ mod tests {
         assert!(orders.lie_down(true));
         let failed = ibv_wc { status: IBV_WC_RETRY_EXC_ERR, qp_num: pair.qpn, ..ibv_wc::default() };
         assert_eq!(pair.absorb(&failed), (Goes::Nowhere, false));
-        assert!(is_ready(&orders, 0) && orders.begin_look() && pair.state().own_failed);
+        assert!(is_ready(&orders, Duration::ZERO) && orders.begin_look() && pair.state().own_failed);
     }
 
     #[test]

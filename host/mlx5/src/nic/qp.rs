@@ -8,8 +8,8 @@ use crate::error::{DevxError, NicError};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode, Status};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
-    RQ_TYPE_REGULAR, RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, answer, change, create as fields,
-    ece::TRIGGER, qpc, queried,
+    RQ_TYPE_REGULAR, RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, answer, change,
+    create as fields, ece::TRIGGER, qpc, queried,
 };
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
@@ -96,6 +96,8 @@ pub struct ReceiveShape {
     pub cqn: u32,
     /// log2 of its requests. The send queue begins behind them.
     pub log_requests: u32,
+    /// Number of the receive memory pool that it takes from: it has no requests of its own then.
+    pub pool: Option<u32>,
 }
 
 /// Where a connection leads: what INIT2RTR needs of both ends.
@@ -160,6 +162,11 @@ pub fn create_in(shape: &QpShape) -> ContextMailbox {
         None => {
             qpc::CQN_RCV.set(context, shape.cqn);
             qpc::RQ_TYPE.set(context, RQ_TYPE_ZERO_SIZE);
+        }
+        Some(ReceiveShape { cqn, pool: Some(pool), .. }) => {
+            qpc::CQN_RCV.set(context, *cqn);
+            qpc::RQ_TYPE.set(context, RQ_TYPE_SHARED);
+            qpc::SRQN_RMPN_XRQN.set(context, *pool);
         }
         Some(receive) => {
             qpc::CQN_RCV.set(context, receive.cqn);
