@@ -48,7 +48,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::Outcome;
 use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
-use shunt_verbs_near::bell::Bell;
+use shunt_verbs_near::waker::Waker;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -260,7 +260,7 @@ impl Agent {
                 .iter()
                 .map(|channel| channel.fd())
                 .chain(self.event_fds())
-                .chain(self.orders.bell().into_iter().flat_map(Bell::fds));
+                .chain(self.orders.waker().into_iter().flat_map(Waker::fds));
             self.post.directory.wait(fds.collect(), pace::milliseconds(wait));
             self.orders.hush();
         }

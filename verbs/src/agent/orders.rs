@@ -7,8 +7,8 @@
 //! A program that connects a queue pair, or registers memory, sets a timer, which wakes the agent after [`LATER`].
 
 use crate::queue_pair::{Keeper, QueuePair};
-use shunt_verbs_near::bell::Bell;
 use shunt_verbs_near::rest::Rest;
+use shunt_verbs_near::waker::Waker;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const LATER: Duration = Duration::from_millis(1);
 
 /// What wakes an agent that sleeps.
 enum Wakes {
-    Bell(Bell),
+    Thread(Waker),
     /// A simulator's.
     Call(Box<dyn Fn() + Send + Sync>),
 }
@@ -42,7 +42,7 @@ pub struct Orders {
 impl Orders {
     /// With descriptors that wake the agent, if the system gives some.
     pub(super) fn with_descriptors() -> Self {
-        let by = Bell::new().map(Wakes::Bell).map_or_else(OnceLock::new, OnceLock::from);
+        let by = Waker::new().map(Wakes::Thread).map_or_else(OnceLock::new, OnceLock::from);
         Self { by, ..Self::default() }
     }
 
@@ -77,26 +77,26 @@ impl Orders {
     }
 
     /// Its descriptors, if it has some.
-    pub(super) fn bell(&self) -> Option<&Bell> {
+    pub(super) fn waker(&self) -> Option<&Waker> {
         match self.by.get() {
-            Some(Wakes::Bell(bell)) => Some(bell),
+            Some(Wakes::Thread(waker)) => Some(waker),
             _ => None,
         }
     }
 
     /// The agent has slept. A ring that is late wakes it once for nothing.
     pub(super) fn hush(&self) {
-        self.bell().into_iter().for_each(Bell::hush);
+        self.waker().into_iter().for_each(Waker::clear);
     }
 
     /// Waits until it is told of something. Without a descriptor: for a moment.
     pub(super) fn wait(&self) {
-        match self.bell() {
+        match self.waker() {
             None => std::thread::sleep(20 * LATER),
-            Some(bell) => {
+            Some(waker) => {
                 if self.lie_down(true) {
-                    bell.wait(None);
-                    bell.hush();
+                    waker.wait(None);
+                    waker.clear();
                 }
             }
         }
@@ -105,8 +105,8 @@ impl Orders {
     #[cold]
     fn ring(&self, later: bool) {
         match self.by.get() {
-            Some(Wakes::Bell(bell)) if later => bell.ring_after(LATER),
-            Some(Wakes::Bell(bell)) => bell.ring(),
+            Some(Wakes::Thread(waker)) if later => waker.wake_after(LATER),
+            Some(Wakes::Thread(waker)) => waker.wake(),
             Some(Wakes::Call(call)) => call(),
             None => {}
         }
@@ -142,7 +142,7 @@ mod tests {
     use shunt_mlx5_sys::{IBV_WC_RETRY_EXC_ERR, ibv_wc};
 
     fn is_ready(orders: &Orders, within: Duration) -> bool {
-        orders.bell().expect("descriptors").wait(Some(within))
+        orders.waker().expect("descriptors").wait(Some(within))
     }
 
     /// Longer than any timer takes, on a busy machine as well.

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 /// Both, ready until they are read.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Waker {
     now: OwnedFd,
     later: OwnedFd,
 }
 
-impl Bell {
+impl Waker {
     /// None if the system gives no descriptors.
     pub fn new() -> Option<Self> {
         let now = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
@@ -26,20 +26,20 @@ impl Bell {
         Some(Self { now, later: timerfd_create(TimerfdClockId::Monotonic, flags).ok()? })
     }
 
-    /// One of them is ready once it has rung.
+    /// One of them is ready once it is woken.
     pub fn fds(&self) -> [RawFd; 2] {
         [&self.now, &self.later].map(AsRawFd::as_raw_fd)
     }
 
-    /// Rings. A count that cannot be written finds the descriptor ready.
+    /// Wakes. A count that cannot be written finds the descriptor ready.
     #[cold]
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         let _ = write(&self.now, &1u64.to_ne_bytes());
     }
 
-    /// Rings after less than a second. A timer that is set again before it has ended ends later, and does end.
+    /// Wakes after less than a second. A timer that is set again before it has ended ends later, and does end.
     #[cold]
-    pub fn ring_after(&self, wait: Duration) {
+    pub fn wake_after(&self, wait: Duration) {
         let (it_interval, it_value) =
             (Timespec { tv_sec: 0, tv_nsec: 0 }, Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() });
         let when = Itimerspec { it_interval, it_value };
@@ -47,13 +47,13 @@ impl Bell {
     }
 
     /// Neither is ready any more.
-    pub fn hush(&self) {
+    pub fn clear(&self) {
         for fd in [&self.now, &self.later] {
             let _ = read(fd, &mut [0u8; 8]);
         }
     }
 
-    /// Waits until it has rung, for so long at most; without a limit if there is none. True if it has.
+    /// Waits until it is woken, for so long at most; without a limit if there is none. True if it was.
     pub fn wait(&self, most: Option<Duration>) -> bool {
         let limit =
             most.map(|most| Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() });
@@ -67,17 +67,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_ready_from_a_ring_until_it_is_hushed() {
-        let bell = Bell::new().expect("descriptors");
-        assert!(!bell.wait(Some(Duration::ZERO)));
-        bell.ring();
-        bell.ring();
-        assert!(bell.wait(Some(Duration::ZERO)));
-        bell.hush();
-        assert!(!bell.wait(Some(Duration::ZERO)));
-        bell.ring_after(Duration::from_millis(1));
-        assert!(bell.wait(None));
-        bell.hush();
-        assert!(!bell.wait(Some(Duration::ZERO)));
+    fn it_is_ready_from_a_wake_until_it_is_cleared() {
+        let waker = Waker::new().expect("descriptors");
+        assert!(!waker.wait(Some(Duration::ZERO)));
+        waker.wake();
+        waker.wake();
+        assert!(waker.wait(Some(Duration::ZERO)));
+        waker.clear();
+        assert!(!waker.wait(Some(Duration::ZERO)));
+        waker.wake_after(Duration::from_millis(1));
+        assert!(waker.wait(None));
+        waker.clear();
+        assert!(!waker.wait(Some(Duration::ZERO)));
     }
 }
