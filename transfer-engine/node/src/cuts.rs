@@ -24,7 +24,7 @@ struct State {
     /// By number: filled once the proof is there.
     proofs: BTreeMap<u32, Arc<Slot<()>>>,
     /// What the log was not told.
-    news: Vec<(u32, Why)>,
+    untold: Vec<(u32, Why)>,
 }
 
 /// Those of one node.
@@ -49,7 +49,7 @@ impl Cuts {
         if begun {
             self.with(|state| {
                 state.proofs.insert(peer, slot);
-                state.news.push((peer, why));
+                state.untold.push((peer, why));
             });
         }
         begun
@@ -57,11 +57,11 @@ impl Cuts {
 
     /// The engine cuts a peer off for who tells of it himself.
     pub fn tell(&self, peer: u32, why: Why) {
-        self.with(|state| state.news.push((peer, why)));
+        self.with(|state| state.untold.push((peer, why)));
     }
 
     /// What the log was not told.
-    pub fn take_news(&self) -> Vec<(u32, Why)> {
-        self.with(|state| std::mem::take(&mut state.news))
+    pub fn take_untold(&self) -> Vec<(u32, Why)> {
+        self.with(|state| std::mem::take(&mut state.untold))
     }
 }

@@ -121,7 +121,7 @@ fn drive(driven: Driven, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: 
             shunt::host::complain!("shunt transfer: {remark}");
         }
         if end == Nanos::MAX {
-            cuts.take_news().into_iter().for_each(|(peer, why)| report.gone(peer, why));
+            cuts.take_untold().into_iter().for_each(|(peer, why)| report.gone(peer, why));
             report.look(engine.counts(), || engine.lanes());
         }
         let nap = match idle {
