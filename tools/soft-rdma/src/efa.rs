@@ -120,6 +120,13 @@ pub const CASES: &[Case] = &[
     port_down("efa-transfer-port-down-long", "--nic efa --nics 2 --fault 600packets:efa_0:down=1500ms"),
 ];
 
+/// A client whose transfers all came, and whose last acknowledgement did not: the server had ended, and does not send
+/// it again. So it is with any NIC; the case is run again.
+pub fn lost_the_last_answer(case: &Case, output: &str) -> bool {
+    let came = case.says.iter().all(|says| !matches!(says, Says::Text(text) if !output.contains(text)));
+    case.sides == Sides::Fabric && came && output.contains("Unresponsive receiver")
+}
+
 /// Why a program cannot be run here. None if it can, or is none of libfabric's.
 pub fn lacks(program: &str) -> Option<String> {
     let wanted = if OURS.contains(&program) { PROGRAMS[0] } else { program };
@@ -129,4 +136,22 @@ pub fn lacks(program: &str) -> Option<String> {
     };
     let is_missing = PROGRAMS.contains(&wanted) && !found();
     is_missing.then(|| format!("{program} needs the package libfabric-bin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_client_that_lacks_nothing_but_the_last_answer_is_run_again() {
+        let case = CASES.iter().find(|case| case.name == "efa-fi-pingpong-drop").expect("listed");
+        let lost =
+            "[error] util/pingpong.c:1119: cq_readerr: Unresponsive receiver\n1m      10      =10  20m\n";
+        assert!(lost_the_last_answer(case, lost));
+        assert!(!lost_the_last_answer(
+            case,
+            "[error] cq_readerr: Unresponsive receiver\n64k     10      =10\n"
+        ));
+        assert!(!lost_the_last_answer(case, "1m      10      =10      20m\n"));
+    }
 }

@@ -22,6 +22,8 @@ Runs the cases of tools/soft-rdma/src/cases.rs, or those whose names begin with 
 
 /// Far above any case's own time; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(90);
+/// Runs of a case at most, where the last one says nothing of what is tried.
+const TRIES: u32 = 5;
 
 pub fn run(args: &[String]) -> Result<()> {
     if args.iter().any(|arg| arg == "--list") {
@@ -87,6 +89,13 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
         }
         let start = Instant::now();
         let mut wrong = place.run(case)?;
+        for _ in 1..TRIES {
+            let output = std::fs::read_to_string(place.file(case, "client")).unwrap_or_default();
+            if wrong.is_empty() || !efa::lost_the_last_answer(case, &output) {
+                break;
+            }
+            wrong = place.run(case)?;
+        }
         if !wrong.is_empty() {
             wrong.insert(0, line(case, ""));
         }

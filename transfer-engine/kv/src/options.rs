@@ -62,6 +62,29 @@ impl FromStr for At {
     }
 }
 
+/// When a prefiller is started again, nanoseconds since the first request, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// None: the process that is killed last before.
+    pub who: Option<Who>,
+    /// When.
+    pub at_ns: u64,
+}
+
+impl FromStr for Again {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = || {
+            format!("expected prefill.N@T as in prefill.1@3s, or @T for the one that was killed, got {text}")
+        };
+        match text.strip_prefix('@') {
+            Some(at) => Ok(Self { who: None, at_ns: parse_time(at).map_err(|_| error())? }),
+            None => text.parse().map(|At { who, at_ns }| Self { who: Some(who), at_ns }).map_err(|_| error()),
+        }
+    }
+}
+
 fn percent(text: &str) -> Result<u32, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
     number.filter(|number| *number <= 100).ok_or_else(|| format!("expected 0% to 100%, got {text}"))
@@ -132,9 +155,9 @@ pub struct Options {
     /// Kills a process, as in prefill.1@2s; repeatable
     #[arg(long, value_name = "WHO@T")]
     pub kill: Vec<At>,
-    /// Starts a prefiller again that was killed before; repeatable
-    #[arg(long, value_name = "WHO@T")]
-    pub restart: Vec<At>,
+    /// Starts a prefiller again that was killed before, the last one with @T; repeatable
+    #[arg(long, value_name = "[WHO]@T")]
+    pub restart: Vec<Again>,
     /// Stops a process (SIGSTOP); repeatable
     #[arg(long, value_name = "WHO@T")]
     pub stop: Vec<At>,
@@ -173,16 +196,27 @@ impl Options {
         Duration::from_nanos(self.within)
     }
 
+    /// What is started again.
+    pub fn restarts(&self) -> Vec<At> {
+        let last = |at_ns| self.kill.iter().filter(|of| of.at_ns < at_ns).max_by_key(|of| of.at_ns);
+        let who = |again: &Again| again.who.or_else(|| Some(last(again.at_ns)?.who));
+        self.restart.iter().filter_map(|again| Some(At { who: who(again)?, at_ns: again.at_ns })).collect()
+    }
+
     fn check_processes(&self) -> Result<(), String> {
+        let restarts = self.restarts();
+        if restarts.len() < self.restart.len() {
+            return Err("--restart @T: expected a prefiller that is killed before, got none".to_owned());
+        }
         let last = |is_prefill| if is_prefill { self.prefill } else { self.decode } - 1;
-        for at in [&self.kill, &self.restart, &self.stop, &self.cont].into_iter().flatten() {
+        for at in [&self.kill, &restarts, &self.stop, &self.cont].into_iter().flatten() {
             let most = last(at.who.is_prefill);
             if at.who.number > most {
                 return Err(format!("a process: expected a number from 0 to {most}, got {}", at.who));
             }
         }
         let earlier = |of: &[At], at: &At| of.iter().any(|of| of.who == at.who && of.at_ns < at.at_ns);
-        if let Some(at) = self.restart.iter().find(|at| !at.who.is_prefill || !earlier(&self.kill, at)) {
+        if let Some(at) = restarts.iter().find(|at| !at.who.is_prefill || !earlier(&self.kill, at)) {
             return Err(format!("--restart: expected a prefiller that is killed before, got {}", at.who));
         }
         match self.cont.iter().find(|at| !earlier(&self.stop, at)) {

@@ -158,7 +158,7 @@ impl<'a> Processes<'a> {
         let mut deeds = of(&options.kill, Deed::Signal(Signal::SIGKILL));
         deeds.extend(of(&options.stop, Deed::Signal(Signal::SIGSTOP)));
         deeds.extend(of(&options.cont, Deed::Signal(Signal::SIGCONT)));
-        deeds.extend(of(&options.restart, Deed::Start));
+        deeds.extend(of(&options.restarts(), Deed::Start));
         deeds.sort_by_key(|(at, _)| at.at_ns);
         deeds
     }

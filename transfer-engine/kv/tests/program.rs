@@ -23,7 +23,7 @@ fn clean(arguments: &[&str], shown: impl Fn(&Value) -> bool) -> Value {
 fn a_prefiller_is_killed_and_started_again_while_a_port_goes_down_and_requests_are_cancelled() {
     let arguments = [
         ["--requests", "120", "--cancel", "20%", "--layer-time", "4ms"],
-        ["--kill", "prefill.1@600ms", "--restart", "prefill.1@900ms", "--inject", "300ms:0.0:down"],
+        ["--kill", "prefill.1@600ms", "--restart", "@900ms", "--inject", "300ms:0.0:down"],
     ];
     let verdict = clean(&arguments.concat(), |verdict| number(verdict, "lost") > 0);
     assert_eq!(verdict["restarted"]["4"], true);
@@ -77,6 +77,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
             "expected prefill.N@T or decode.N@T as in prefill.1@2s, got trainer.0@1s",
         ),
         (&["--kill", "prefill.0"], "expected prefill.N@T or decode.N@T as in prefill.1@2s, got prefill.0"),
+        (&["--restart", "@1s"], "--restart @T: expected a prefiller that is killed before, got none"),
         (
             &["--restart", "prefill.0@1s"],
             "--restart: expected a prefiller that is killed before, got prefill.0",
