@@ -171,6 +171,7 @@ impl Run<'_> {
         let free: Vec<u32> = self.decoder.free_pages().collect();
         self.part.late_writes += self.checked.written(free.into_iter())?;
         self.part.requests = self.asked.into();
+        self.part.unasked = (self.options.requests - self.asked).into();
         self.part.open = self.open.len() as u64;
         self.part.again = self.decoder.again();
         self.part.stuck_pages = self.decoder.used_pages() as u64;

@@ -27,6 +27,8 @@ pub struct Part {
     pub again: u64,
     /// Requests that did not end.
     pub open: u64,
+    /// Requests that were not started when the time was over.
+    pub unasked: u64,
     /// Pages of complete requests, of all layers, that were checked, and those that held other bytes.
     pub pages: u64,
     /// See [`Part::pages`].
@@ -111,7 +113,8 @@ impl Verdict {
             .collect();
         let broken = part.pages_wrong + part.late_writes + part.stuck_pages + part.open + part.refused;
         let idle = part.complete == 0 || options.cancel > 0 && part.cancelled == 0;
-        let missed = !done.missed.is_empty() || part.faults.iter().any(|struck| struck.hits == 0);
+        let missed =
+            !done.missed.is_empty() || part.unasked > 0 || part.faults.iter().any(|struck| struck.hits == 0);
         let verdict = match () {
             () if broken > 0 || idle || !done.failed.is_empty() => "broken",
             () if part.lost > 0 && !done.any => "peer lost",
@@ -154,6 +157,7 @@ impl Verdict {
         // Which ones was said when they failed.
         let failed = why::none_of(&[("processes without a result", done.failed.len() as u64)]);
         let missed = why::none_of(&[("signals and starts after the run", done.missed.len() as u64)]);
+        let unasked = why::none_of(&[("requests that were not started in time", part.unasked)]);
         let idle = self.restarted.iter().filter(|(_, served)| !**served);
         let idle =
             idle.map(|(end, _)| format!("end {end}, started again: expected it to serve, got no request"));
@@ -168,7 +172,7 @@ impl Verdict {
             } else {
                 why::none_of(&[("requests lost with their prefiller", part.lost)])
             },
-            [missed, why::unhit(&part.faults), idle.collect()].concat(),
+            [missed, unasked, why::unhit(&part.faults), idle.collect()].concat(),
         ])
     }
 }
@@ -183,6 +187,7 @@ fn sum(parts: &[Part]) -> Part {
         all.lost += part.lost;
         all.again += part.again;
         all.open += part.open;
+        all.unasked += part.unasked;
         all.pages += part.pages;
         all.pages_wrong += part.pages_wrong;
         all.late_writes += part.late_writes;
@@ -254,6 +259,12 @@ mod tests {
         assert_eq!(why.why(&options, &Done::default()), "late writes: expected 0, got 3");
         let missed = Done { missed: vec!["kill".to_owned()], ..Done::default() };
         assert_eq!(of(good.clone(), &missed), "not exercised");
+        // A run whose only prefiller was killed ended with its time, and was clean.
+        let short = Part { unasked: 3, ..good.clone() };
+        let verdict = Verdict::of(&options, &[short], &Done { any: true, ..Done::default() });
+        assert_eq!(verdict.verdict, "not exercised");
+        let why = verdict.why(&options, &Done { any: true, ..Done::default() });
+        assert_eq!(why, "requests that were not started in time: expected 0, got 3");
         let faults = vec![Struck { fault: String::new(), hits: 0 }];
         assert_eq!(of(Part { faults, ..good }, &Done::default()), "not exercised");
     }
