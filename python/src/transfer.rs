@@ -68,7 +68,8 @@ impl Asked {
         let (transport, provider, addresses, nic, gbps) = typed;
         let refused = |error: String| PyValueError::new_err(error);
         let transport = transport.parse().map_err(|error| refused(format!("transport: {error}")))?;
-        let way = Way { transport, provider, addresses, has_nic: nic.is_some(), has_gbps: gbps.is_some() };
+        let (has_nic, has_gbps) = (nic.is_some(), gbps.is_some());
+        let way = Way { transport, provider, addresses, has_nic, has_gbps, ..Way::default() };
         let said = nic.or_else(|| std::env::var(NicKind::VARIABLE).ok());
         let kind = NicKind::from_lookup(&|_| said.clone());
         let nic = kind.map_err(|error| refused(error.to_string()))?.unwrap_or_default();

@@ -100,6 +100,11 @@ impl Mr {
         PagesIn { first: self.base.wrapping_add(offset), stride, count }
     }
 
+    /// Where it begins.
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Bytes.
     pub const fn bytes(&self) -> u64 {
         self.len

@@ -26,6 +26,7 @@ pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Par
     let counts = end.engine.counts();
     (part.failovers, part.returns) = (counts.closed, counts.returned);
     part.pieces_again = counts.again;
+    part.pieces_reordered = nics.reordered();
     part.faults = planned.struck(nics).map_err(anyhow::Error::msg)?;
     let all = exchange.all_gather(&serde_json::to_vec(&part)?)?;
     all.iter().map(|bytes| serde_json::from_slice(bytes).context("what the other end saw")).collect()

@@ -50,6 +50,8 @@ pub struct Part {
     pub returns: u64,
     /// Pieces that were sent again on another lane.
     pub pieces_again: u64,
+    /// Pieces of both ends that were executed after a younger one of their lane: a simulated network tells.
+    pub pieces_reordered: u64,
     /// Of the end that moves the bytes: how much was moved while how many rails worked. None of `revoke`.
     pub phases: Vec<Phase>,
     /// Faults at NICs of this end.

@@ -2,7 +2,7 @@
 
 use crate::{clean, first_with, program, there_and_back, transfer_bw};
 use shunt_task::ports;
-use shunt_transfer_program::trial::{alone, number};
+use shunt_transfer_program::trial::{all_hit, alone, number};
 use std::process::{Output, Stdio};
 
 /// Whether libfabric is here; else a word that it is not.
@@ -15,11 +15,6 @@ fn is_here() -> bool {
         assert!(std::env::var_os("CI").is_none(), "CI is set, and libfabric is missing");
     }
     !missing
-}
-
-fn all_hit(verdict: &serde_json::Value) -> bool {
-    let faults = verdict["faults"].as_array().map(Vec::as_slice).unwrap_or_default();
-    !faults.is_empty() && faults.iter().all(|fault| number(fault, "hits") > 0)
 }
 
 #[test]

@@ -6,6 +6,7 @@ use shunt_transfer_program::trial::{all_zero, alone, first, last_word, number, p
 use std::process::{Command, Output, Stdio};
 
 mod fabric;
+mod simulated;
 
 fn program() -> Command {
     plain(env!("CARGO_BIN_EXE_transfer_bw"))

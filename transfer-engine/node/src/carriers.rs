@@ -1,6 +1,7 @@
 //! What carries the packets of the ends of this process: NICs, or rails of libfabric.
 
 use crate::error::NoNode;
+use crate::simulated::OpenSim;
 use shunt::OpenNics;
 use shunt::device::platform::host::World;
 use shunt::host::clock::RealClock;
@@ -18,6 +19,8 @@ pub enum Carriers {
     Nics(OpenNics),
     /// Rails of libfabric.
     Fabric(OpenFabric),
+    /// Rails of a simulated network.
+    Sim(OpenSim),
 }
 
 impl Carriers {
@@ -26,6 +29,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.clock(),
             Self::Fabric(fabric) => fabric.clock.clone(),
+            Self::Sim(sim) => sim.clock(),
         }
     }
 
@@ -34,6 +38,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.are_soft(),
             Self::Fabric(fabric) => fabric.provider != NICS,
+            Self::Sim(_) => true,
         }
     }
 
@@ -42,6 +47,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.describe(),
             Self::Fabric(fabric) => format!("rails of libfabric, provider {}", fabric.provider),
+            Self::Sim(_) => "rails of a simulated network".to_owned(),
         }
     }
 
@@ -50,6 +56,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.time_label(),
             Self::Fabric(fabric) => fabric.time_label(),
+            Self::Sim(_) => "simulated network, wall time",
         }
     }
 
@@ -58,6 +65,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.count(end),
             Self::Fabric(fabric) => fabric.count(end),
+            Self::Sim(sim) => sim.count(end),
         }
     }
 
@@ -77,6 +85,15 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.inject_in(from_now_ns, at, kind),
             Self::Fabric(fabric) => fabric.inject_in(from_now_ns, at, kind),
+            Self::Sim(sim) => sim.inject_in(from_now_ns, at, kind),
+        }
+    }
+
+    /// Pieces of all ends that were executed after a younger one of their lane: a simulated network tells.
+    pub fn reordered(&self) -> u64 {
+        match self {
+            Self::Nics(_) | Self::Fabric(_) => 0,
+            Self::Sim(sim) => sim.reordered(),
         }
     }
 
@@ -88,6 +105,7 @@ impl Carriers {
         match self {
             Self::Nics(nics) => nics.hits(),
             Self::Fabric(fabric) => Ok(fabric.faults.hits()),
+            Self::Sim(sim) => Ok(sim.hits()),
         }
     }
 }

@@ -94,6 +94,7 @@ pub fn connect(member: Member, carriers: &Carriers, rails: u32) -> Result<Connec
             let domain = FabricDomain::new(FabricParts { me: pe, rails: opened, peers, oob, patience });
             (Rails::fabric(domain, fabric.faults().clone(), pe), ends)
         }
+        Carriers::Sim(sim) => (Rails::Sim(Box::new(sim.open(pe, rails)?)), sim.ends() as usize),
     };
     let engine = Engine::new(domain, policy(carriers, rails));
     let mates = Mates::of_job(pe, ends as u32);
@@ -147,6 +148,10 @@ pub fn open(
             let (peers, patience) = (vec![own.clone()], FabricPatience::DEFAULT);
             let domain = FabricDomain::new(FabricParts { me: 0, rails: opened, peers, oob, patience });
             (Rails::fabric(domain, fabric.faults().clone(), end), Address::Fabric(own))
+        }
+        Carriers::Sim(_) => {
+            let refused = "a node of a simulated network: expected ends that know each other, got one alone";
+            return Err(NoNode::Refused(refused.to_owned()));
         }
     };
     let engine = Engine::new(domain, policy(carriers, rails));

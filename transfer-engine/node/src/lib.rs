@@ -6,6 +6,7 @@
 //! | [`transport`] | what carries transfers, as it is asked for |
 //! | [`source`] | what carries the packets |
 //! | [`carriers`] | NICs, or rails of libfabric, open |
+//! | [`simulated`] | rails of a simulated network, for ends of one process |
 //! | [`rails`] | the rails of an end, whatever carries them |
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
@@ -42,6 +43,7 @@ mod process;
 pub mod rails;
 pub mod report;
 pub mod several;
+pub mod simulated;
 pub mod source;
 mod thread;
 pub mod transport;

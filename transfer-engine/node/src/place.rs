@@ -81,6 +81,7 @@ impl Place {
     /// # Errors
     /// The NICs cannot be had.
     pub fn beside(source: &Source, end: u32, fabric: &str) -> Result<Self, NoNode> {
+        source.joins_processes()?;
         let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&[end], |_| true)?));
         let nics = source.open(end..end + 1, |wish| on_fabric(wish, end, fabric), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(1));
@@ -101,6 +102,7 @@ impl Place {
     /// # Errors
     /// The others were not reached, or their NICs are of another kind.
     pub fn join(source: &Source, joining: Joining) -> Result<Self, NoNode> {
+        source.joins_processes()?;
         let net = TcpNet::join(joining.options)?;
         let made_up = (joining.made_up && source.are_soft_nics()).then(|| joining.fabric.clone());
         let place = Self::meet(source, &net, &joining.fabric);

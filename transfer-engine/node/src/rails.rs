@@ -2,6 +2,7 @@
 
 use crate::carriers::Faults;
 use crate::error::CallError;
+use crate::simulated::OverSim;
 use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::domain::{Batch, Domain, Event};
@@ -25,6 +26,8 @@ pub enum Rails {
     Rc(Box<RcDomain>),
     /// Endpoints of libfabric.
     Fabric(Box<OverFabric>),
+    /// Of a simulated network.
+    Sim(Box<OverSim>),
 }
 
 impl Rails {
@@ -49,6 +52,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => Ok(domain.register(memory, rights)?),
             Self::Fabric(over) => Ok(over.domain.register(memory, rights)?),
+            Self::Sim(over) => Ok(over.0.register(memory)?),
         }
     }
 
@@ -63,6 +67,10 @@ impl Rails {
                 over.domain.deregister(region);
                 Ok(())
             }
+            Self::Sim(over) => {
+                over.0.deregister(region);
+                Ok(())
+            }
         }
     }
 
@@ -72,7 +80,7 @@ impl Rails {
     /// A rail cannot prove it: there the region may still be written.
     pub fn deregistered(&mut self, region: &Mr) -> Result<bool, CallError> {
         match self {
-            Self::Rc(_) => Ok(true),
+            Self::Rc(_) | Self::Sim(_) => Ok(true),
             Self::Fabric(over) => Ok(over.domain.deregistered(region)?),
         }
     }
@@ -82,6 +90,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => domain.has_left(peer),
             Self::Fabric(over) => over.domain.has_left(peer),
+            Self::Sim(_) => false,
         }
     }
 
@@ -90,6 +99,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => domain.take_remarks(),
             Self::Fabric(over) => over.domain.take_remarks(),
+            Self::Sim(_) => Vec::new(),
         }
     }
 
@@ -97,6 +107,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => &mut **domain,
             Self::Fabric(over) => &mut over.domain,
+            Self::Sim(over) => &mut **over,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::carriers::{Carriers, OpenFabric};
 use crate::error::NoNode;
-use crate::transport::{Names, Way};
+use crate::simulated::OpenSim;
+use crate::transport::{Names, Over, Reorder, Way};
 use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
 use shunt::machine::{Found, MachinePorts, Rails};
@@ -32,6 +33,7 @@ pub struct Source(Of);
 enum Of {
     Nics { wish: Wish, found: Found },
     Fabric { provider: String, rails: u32, addresses: Vec<String> },
+    Sim { rails: u32, reorder: Reorder },
 }
 
 impl Source {
@@ -51,9 +53,10 @@ impl Source {
     /// # Errors
     /// It is not there, or what was asked for does not go together, in words of `names`.
     pub fn by(way: &Way, names: &Names, wish: Wish) -> Result<Self, NoNode> {
-        match way.provider(names).map_err(NoNode::Refused)? {
-            Some(provider) => Self::libfabric(provider, wish.rails, &way.addresses),
-            None => Self::find(wish),
+        match way.over(names).map_err(NoNode::Refused)? {
+            Over::Fabric(provider) => Self::libfabric(provider, wish.rails, &way.addresses),
+            Over::Nics => Self::find(wish),
+            Over::Sim(reorder) => Ok(Self(Of::Sim { rails: wish.rails, reorder })),
         }
     }
 
@@ -96,6 +99,21 @@ impl Source {
         }
     }
 
+    /// Whether an end of this process reaches those of others.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn joins_processes(&self) -> Result<(), NoNode> {
+        match &self.0 {
+            Of::Sim { .. } => Err(NoNode::Refused(
+                "ends of a simulated network: expected all in one process, got one a process; start it without a \
+                 launcher"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// What carries the packets of these ends of this process: NICs in software by `soft`, RDMA devices by `taken`.
     pub(crate) fn open(
         &self,
@@ -108,6 +126,9 @@ impl Source {
             Of::Nics { found: Found::Mlx5(ports), .. } => Ok(Carriers::Nics(taken(ports)?)),
             Of::Fabric { provider, rails, addresses } => {
                 Ok(Carriers::Fabric(OpenFabric::new(provider, ends, *rails, addresses)))
+            }
+            Of::Sim { rails, reorder } => {
+                Ok(Carriers::Sim(OpenSim::new(ends.end, *rails, *reorder == Reorder::All)))
             }
         }
     }
@@ -126,7 +147,7 @@ impl Source {
     pub fn fail_on_request(&self) -> bool {
         match &self.0 {
             Of::Nics { found: Found::Mlx5(ports), .. } => ports.is_interposed(),
-            Of::Nics { .. } | Of::Fabric { .. } => true,
+            Of::Nics { .. } | Of::Fabric { .. } | Of::Sim { .. } => true,
         }
     }
 
@@ -139,7 +160,7 @@ impl Source {
             Of::Nics { found: Found::Mlx5(ports), .. } => {
                 Some(ports.ports().slowest_gbps()).filter(|gbps| *gbps > 0.0)
             }
-            Of::Fabric { .. } => None,
+            Of::Fabric { .. } | Of::Sim { .. } => None,
         }
     }
 
@@ -149,6 +170,7 @@ impl Source {
             Of::Nics { found: Found::Mlx5(_), .. } => "RDMA devices".to_owned(),
             Of::Nics { .. } => "NICs in software".to_owned(),
             Of::Fabric { provider, .. } => format!("libfabric's {provider}"),
+            Of::Sim { .. } => "a simulated network".to_owned(),
         }
     }
 
@@ -163,6 +185,12 @@ impl Source {
             }
             Of::Fabric { provider, rails, .. } => {
                 vec![format!("{rails} rails of libfabric, provider {provider}")]
+            }
+            Of::Sim { rails, reorder: Reorder::None } => {
+                vec![format!("{rails} rails of a simulated network")]
+            }
+            Of::Sim { rails, reorder: Reorder::All } => {
+                vec![format!("{rails} rails of a simulated network without an order")]
             }
         }
     }

@@ -14,10 +14,12 @@ pub enum Transport {
     Shm,
     /// libfabric over a provider that is named.
     Libfabric,
+    /// A simulated network, between ends of one process.
+    Sim,
 }
 
 impl Transport {
-    /// All of them, by number.
+    /// Those that reach other processes, by number.
     pub const ALL: [Self; 4] = [Self::Rdma, Self::Tcp, Self::Shm, Self::Libfabric];
 
     /// As it is typed.
@@ -27,6 +29,7 @@ impl Transport {
             Self::Tcp => "tcp",
             Self::Shm => "shm",
             Self::Libfabric => "libfabric",
+            Self::Sim => "sim",
         }
     }
 }
@@ -38,6 +41,37 @@ impl FromStr for Transport {
         let found = Self::ALL.into_iter().find(|transport| transport.name() == text);
         found.ok_or_else(|| format!("expected rdma, tcp, shm or libfabric, got {text:?}"))
     }
+}
+
+/// In which order a simulated network executes pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reorder {
+    /// Those of a lane in the order they were posted, as queue pairs do.
+    #[default]
+    None,
+    /// Each takes its own time.
+    All,
+}
+
+impl Reorder {
+    /// As it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::All => "all",
+        }
+    }
+}
+
+/// What is to carry transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over<'a> {
+    /// Queue pairs of NICs.
+    Nics,
+    /// A provider of libfabric.
+    Fabric(&'a str),
+    /// A simulated network.
+    Sim(Reorder),
 }
 
 /// What a door calls what goes with it, in its errors.
@@ -64,6 +98,8 @@ pub struct Way {
     pub provider: Option<String>,
     /// Addresses of this machine for rails of libfabric: none, or one a rail.
     pub addresses: Vec<String>,
+    /// The order of a simulated network.
+    pub reorder: Reorder,
     /// Kind or rate of NICs were asked for.
     pub has_nic: bool,
     /// See [`Way::has_nic`].
@@ -71,35 +107,38 @@ pub struct Way {
 }
 
 impl Way {
-    /// The provider of libfabric that was asked for; none: NICs.
+    /// What is to carry transfers.
     ///
     /// # Errors
     /// What does not go together.
-    pub fn provider(&self, names: &Names) -> Result<Option<&str>, String> {
-        let given = self.provider.as_deref();
-        let provider = match (self.transport, given) {
+    pub fn over(&self, names: &Names) -> Result<Over<'_>, String> {
+        let over = match (self.transport, self.provider.as_deref()) {
             (Transport::Libfabric, None) => {
                 Err(format!("{} libfabric: expected {}, got none", names.transport, names.provider))
             }
-            (Transport::Libfabric, given) => Ok(given),
+            (Transport::Libfabric, Some(given)) => Ok(Over::Fabric(given)),
             (_, Some(given)) => Err(format!(
                 "{} {given}: expected {} libfabric, got another",
                 names.provider, names.transport
             )),
-            (Transport::Rdma, None) => Ok(None),
-            (Transport::Tcp, None) => Ok(Some("tcp")),
-            (Transport::Shm, None) => Ok(Some("shm")),
+            (Transport::Rdma, None) => Ok(Over::Nics),
+            (Transport::Tcp, None) => Ok(Over::Fabric("tcp")),
+            (Transport::Shm, None) => Ok(Over::Fabric("shm")),
+            (Transport::Sim, None) => Ok(Over::Sim(self.reorder)),
         }?;
+        let met = match over {
+            Over::Nics => "NICs".to_owned(),
+            Over::Fabric(provider) => format!("libfabric's {provider}"),
+            Over::Sim(_) => "a simulated network".to_owned(),
+        };
         let nics = [(names.nic, self.has_nic), (names.gbps, self.has_gbps)];
-        match (provider, nics.into_iter().find(|(_, is_set)| *is_set)) {
-            (Some(provider), Some((option, _))) => {
-                Err(format!("{option}: expected rails of NICs, got libfabric's {provider}"))
-            }
-            (None, _) if !self.addresses.is_empty() => Err(format!(
-                "{}: expected rails of libfabric, got NICs; set {}",
+        match nics.into_iter().find(|(_, is_set)| *is_set && over != Over::Nics) {
+            Some((option, _)) => Err(format!("{option}: expected rails of NICs, got {met}")),
+            None if !self.addresses.is_empty() && !matches!(over, Over::Fabric(_)) => Err(format!(
+                "{}: expected rails of libfabric, got {met}; set {}",
                 names.addresses, names.transport
             )),
-            (provider, _) => Ok(provider),
+            None => Ok(over),
         }
     }
 }
@@ -117,12 +156,11 @@ mod tests {
             provider: provider.map(str::to_owned),
             ..Way::default()
         };
-        let said = |way: &Way| way.provider(&NAMES).map(|provider| provider.map(str::to_owned));
-        let refused = |way: &Way| said(way).expect_err("a refusal");
-        assert_eq!(said(&Way::default()), Ok(None));
-        assert_eq!(said(&way("tcp", None)), Ok(Some("tcp".to_owned())));
-        assert_eq!(said(&way("shm", None)), Ok(Some("shm".to_owned())));
-        assert_eq!(said(&way("libfabric", Some("efa"))), Ok(Some("efa".to_owned())));
+        let refused = |way: &Way| way.over(&NAMES).expect_err("a refusal");
+        assert_eq!(Way::default().over(&NAMES), Ok(Over::Nics));
+        assert_eq!(way("tcp", None).over(&NAMES), Ok(Over::Fabric("tcp")));
+        assert_eq!(way("shm", None).over(&NAMES), Ok(Over::Fabric("shm")));
+        assert_eq!(way("libfabric", Some("efa")).over(&NAMES), Ok(Over::Fabric("efa")));
         assert_eq!(refused(&way("libfabric", None)), "t libfabric: expected p, got none");
         assert_eq!(refused(&way("tcp", Some("x"))), "p x: expected t libfabric, got another");
         let with = |way: Way, has_nic, has_gbps| Way { has_nic, has_gbps, ..way };
@@ -134,9 +172,12 @@ mod tests {
             refused(&with(way("shm", None), false, true)),
             "g: expected rails of NICs, got libfabric's shm"
         );
-        assert_eq!(said(&with(way("rdma", None), true, true)), Ok(None));
+        assert_eq!(with(way("rdma", None), true, true).over(&NAMES), Ok(Over::Nics));
         let addresses = Way { addresses: vec!["10.0.0.1".to_owned()], ..Way::default() };
         assert_eq!(refused(&addresses), "a: expected rails of libfabric, got NICs; set t");
+        let sim = Way { transport: Transport::Sim, reorder: Reorder::All, ..Way::default() };
+        assert_eq!(sim.over(&NAMES), Ok(Over::Sim(Reorder::All)));
+        assert_eq!(refused(&with(sim, true, false)), "n: expected rails of NICs, got a simulated network");
         assert_eq!(
             "TCP".parse::<Transport>(),
             Err("expected rdma, tcp, shm or libfabric, got \"TCP\"".to_owned())

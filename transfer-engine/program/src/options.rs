@@ -6,7 +6,7 @@ use shunt::soft_nic::FaultKind;
 use shunt::soft_nic::fault::{Fault, Injection};
 use shunt_figures::units::{parse_gbps, whole};
 use shunt_settings::NicKind;
-use shunt_transfer::transport::{Names, Transport, Way};
+use shunt_transfer::transport::{Names, Reorder, Transport, Way};
 use std::path::PathBuf;
 
 /// As they are typed.
@@ -24,9 +24,22 @@ fn transport() -> impl TypedValueParser<Value = Transport> {
         Transport::Tcp => "libfabric over TCP",
         Transport::Shm => "libfabric over shared memory: processes of one machine",
         Transport::Libfabric => "libfabric, as --provider has it",
+        Transport::Sim => "A simulated network, between ends of one process",
     };
-    let known = Transport::ALL.map(|transport| PossibleValue::new(transport.name()).help(help(transport)));
-    PossibleValuesParser::new(known).try_map(|name| name.parse::<Transport>())
+    let all = || Transport::ALL.into_iter().chain([Transport::Sim]);
+    let known = all().map(|transport| PossibleValue::new(transport.name()).help(help(transport)));
+    let named = move |name: String| all().find(|transport| transport.name() == name).ok_or("no transport");
+    PossibleValuesParser::new(known).try_map(named)
+}
+
+fn reorder() -> impl TypedValueParser<Value = Reorder> {
+    let known = [
+        PossibleValue::new(Reorder::None.name())
+            .help("Pieces of a lane keep their order, as those of a queue pair"),
+        PossibleValue::new(Reorder::All.name()).help("Each piece takes its own time"),
+    ];
+    PossibleValuesParser::new(known)
+        .map(|name| if name == Reorder::All.name() { Reorder::All } else { Reorder::None })
 }
 
 /// Rails, NICs, their faults, and the file of the verdict.
@@ -47,6 +60,9 @@ pub struct NicOptions {
     /// Addresses of this machine for rails of libfabric, one a rail [default: where libfabric finds one]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     pub address: Vec<String>,
+    /// What order a simulated network keeps, with --transport sim [default: none]
+    #[arg(long, value_name = "WHICH", value_parser = reorder())]
+    pub reorder: Option<Reorder>,
     /// Rate of each rail in Gb/s, of NICs in software [default: 1]
     #[arg(long, value_name = "G", value_parser = parse_gbps)]
     pub rail_gbps: Option<f64>,
@@ -76,6 +92,7 @@ impl NicOptions {
             ("--transport", Some(self.transport.name().to_owned())),
             ("--nic", self.nic.and_then(|nic| Some(nic.to_possible_value()?.get_name().to_owned()))),
             ("--provider", self.provider.clone()),
+            ("--reorder", self.reorder.map(|reorder| reorder.name().to_owned())),
             ("--address", (!self.address.is_empty()).then(|| self.address.join(","))),
             ("--rail-gbps", self.rail_gbps.map(|rate| rate.to_string())),
         ];
@@ -92,6 +109,7 @@ impl NicOptions {
             transport: self.transport,
             provider: self.provider.clone(),
             addresses: self.address.clone(),
+            reorder: self.reorder.unwrap_or_default(),
             has_nic: self.nic.is_some(),
             has_gbps: self.rail_gbps.is_some(),
         }

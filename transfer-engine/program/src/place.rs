@@ -5,7 +5,7 @@ use anyhow::{Result, bail, ensure};
 use shunt::host::error::GpuError;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::soft_nic::FaultKind;
-use shunt::soft_nic::fault::Fault;
+use shunt::soft_nic::fault::{Fault, Injection};
 use shunt_transfer::{NoNode, Place, Source, Transport, Wish, needed_variable};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -25,26 +25,43 @@ pub unsafe fn prepare(options: &NicOptions) {
     }
 }
 
+/// Whether rails of a transport fail like this.
+fn has(transport: Transport, injection: &Injection) -> Result<()> {
+    let (rails, kinds) = match transport {
+        Transport::Rdma => return Ok(()),
+        Transport::Sim => {
+            ("a simulated network", "down, down=TIME, up, drop-acks, drop-acks=TIME or hold=TIME")
+        }
+        Transport::Tcp | Transport::Shm | Transport::Libfabric => ("libfabric", "down, down=TIME or up"),
+    };
+    let is_one = match injection.fault {
+        Fault::Nic(FaultKind::Down { .. } | FaultKind::Up) => true,
+        Fault::Nic(FaultKind::DropAcks { .. } | FaultKind::Hold { .. }) => transport == Transport::Sim,
+        _ => false,
+    };
+    let fault = injection.fault.name();
+    ensure!(is_one, "--inject {injection}: expected {kinds} of a rail of {rails}, got {fault}");
+    Ok(())
+}
+
 /// What carries the packets, if it can do what the options ask of it.
 ///
 /// # Errors
 /// It is not there, or it cannot.
 pub fn source(options: &NicOptions) -> Result<Source> {
+    let (transport, is_reordered) = (options.transport, options.reorder.is_some());
+    ensure!(
+        !is_reordered || transport == Transport::Sim,
+        "--reorder: expected --transport sim, got {}",
+        transport.name()
+    );
     let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
     let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails, soft_gbps })?;
     if let Some(gbps) = options.rail_gbps.filter(|_| source.are_devices()) {
         bail!("--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}");
     }
-    let is_of_a_port = |fault: &Fault| matches!(fault, Fault::Nic(FaultKind::Down { .. } | FaultKind::Up));
-    if let Some(fault) = options.inject.iter().find(|injection| !is_of_a_port(&injection.fault))
-        && options.transport != Transport::Rdma
-    {
-        bail!(
-            "--inject {fault}: expected down, down=TIME or up of a rail of libfabric, got {}",
-            fault.fault.name()
-        );
-    }
+    options.inject.iter().try_for_each(|injection| has(options.transport, injection))?;
     match options.inject.first().filter(|_| !source.fail_on_request()) {
         Some(fault) => bail!(
             "--inject {fault}: expected NICs in software, which fail on request, got hardware; take its cable out, or \

@@ -60,6 +60,12 @@ pub fn all_zero(verdict: &Value, fields: &[&str]) {
     }
 }
 
+/// Whether there are faults, and each has struck.
+pub fn all_hit(verdict: &Value) -> bool {
+    let faults = verdict["faults"].as_array().map(Vec::as_slice).unwrap_or_default();
+    !faults.is_empty() && faults.iter().all(|fault| number(fault, "hits") > 0)
+}
+
 /// The first run whose verdict is this word and shows what is asked for. `always` looks at each: what a run got wrong
 /// is never excused.
 ///

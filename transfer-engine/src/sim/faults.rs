@@ -15,6 +15,8 @@ pub enum Kind {
     Lossy,
     /// One piece in three is lost, and its sender is never told.
     Silent,
+    /// What keeps the rail down ends. It takes no time.
+    Up,
 }
 
 /// A fault at a rail of a node.

@@ -9,9 +9,11 @@
 //! A network without an order is the other kind: every piece takes its own time, a loss is one piece's, and a fence
 //! tells what receivers have counted, as of SRD.
 
+mod act;
 mod config;
 pub mod faults;
 mod lane;
+mod memory;
 mod net;
 pub mod oracle;
 mod rng;
@@ -21,53 +23,70 @@ pub use config::{Config, Counts, key};
 pub use rng::Rng;
 
 use crate::domain::{Batch, Domain, Event};
+use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId};
+use crate::region::Mr;
+use faults::Fault;
 use net::Net;
+use shunt_mlx5::memory::OwnedSpan;
 use shunt_recovery::nanos::Nanos;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The network, and all memory.
 #[derive(Clone)]
-pub struct Sim(Rc<RefCell<Net>>);
+pub struct Sim(Arc<Mutex<Net>>);
 
 impl Sim {
     /// A network whose connections are open, and the domain of each node.
     pub fn new(config: Config) -> (Self, Vec<SimDomain>) {
         let (count, net) = (config.nodes, Net::new(config));
-        let sim = Self(Rc::new(RefCell::new(net)));
+        let sim = Self(Arc::new(Mutex::new(net)));
         let domains = (0..count).map(|node| SimDomain { node, sim: sim.clone() }).collect();
         (sim, domains)
     }
 
+    fn net(&self) -> MutexGuard<'_, Net> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Virtual time.
     pub fn now(&self) -> Nanos {
-        self.0.borrow().now()
+        self.net().now()
     }
 
     /// When something happens next; never, if nothing does.
     pub fn next_time(&self) -> Nanos {
-        self.0.borrow().next_time()
+        self.net().next_time()
     }
 
     /// Lets time pass until then, and does what is due.
     pub fn advance(&self, to: Nanos) {
-        self.0.borrow_mut().advance(to);
+        self.net().advance(to);
     }
 
     /// What lies in a node's memory.
     pub fn read(&self, node: u32, at: u64, len: u64) -> Vec<u8> {
-        self.0.borrow_mut().memory(node, at, len).to_vec()
+        self.net().memory(node).fetch(at, len).expect("memory of this node")
     }
 
     /// Writes into a node's memory, as its program does.
     pub fn write(&self, node: u32, at: u64, bytes: &[u8]) {
-        self.0.borrow_mut().memory(node, at, bytes.len() as u64).copy_from_slice(bytes);
+        assert!(self.net().memory(node).place(at, bytes), "memory of this node");
+    }
+
+    /// Something more goes wrong; its number in [`Sim::hit`].
+    pub fn inject(&self, fault: Fault) -> usize {
+        self.net().inject(fault)
+    }
+
+    /// Whether each fault has changed something.
+    pub fn hit(&self) -> Vec<bool> {
+        self.net().hit().to_vec()
     }
 
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
-        self.0.borrow().counts()
+        self.net().counts()
     }
 }
 
@@ -77,24 +96,48 @@ pub struct SimDomain {
     sim: Sim,
 }
 
+impl SimDomain {
+    /// The network.
+    pub const fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
+    /// Registers memory on every rail.
+    ///
+    /// # Errors
+    /// As [`Mr::new`].
+    pub fn register(&self, memory: &Arc<OwnedSpan>) -> Result<Mr, TransferError> {
+        let (mut net, span) = (self.sim.net(), memory.span());
+        let keys: Vec<_> = (0..net.rails()).map(|rail| key(self.node, rail)).collect();
+        let region = Mr::new(span.address, span.bytes, &keys)?;
+        net.memory(self.node).register(memory);
+        Ok(region)
+    }
+
+    /// Nothing reaches a region any more.
+    pub fn deregister(&self, region: &Mr) {
+        self.sim.net().memory(self.node).deregister(region.base());
+    }
+}
+
 impl Domain for SimDomain {
     fn post(&mut self, _now: Nanos, lane: LaneId, batch: &Batch<'_>) {
-        self.sim.0.borrow_mut().post(self.node, lane, batch);
+        self.sim.net().post(self.node, lane, batch);
     }
 
     fn close(&mut self, _now: Nanos, lane: LaneId) {
-        self.sim.0.borrow_mut().close(lane);
+        self.sim.net().close(lane);
     }
 
     fn leave(&mut self, _now: Nanos, peer: PeerId) {
-        self.sim.0.borrow_mut().leave(self.node, peer.0);
+        self.sim.net().leave(self.node, peer.0);
     }
 
     fn reached(&mut self, peer: PeerId, imm: u32) {
-        self.sim.0.borrow_mut().reached(self.node, peer.0, imm);
+        self.sim.net().reached(self.node, peer.0, imm);
     }
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {
-        events.append(self.sim.0.borrow_mut().events(self.node));
+        events.append(self.sim.net().events(self.node));
     }
 }

@@ -1,8 +1,10 @@
 //! The network: who is connected, what is on its way, and what happens next.
 
+use super::act::{Act, Packet, Way};
 use super::config::{Config, Counts, key};
 use super::faults::{Fault, Kind};
 use super::lane::Pair;
+use super::memory::Memory;
 use super::rng::Rng;
 use crate::domain::{Batch, Event, Fence, LaneFacts, Op};
 use crate::ids::{LaneId, PeerId};
@@ -10,48 +12,22 @@ use shunt_recovery::nanos::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// What a packet of a piece says.
-#[derive(Clone, Copy)]
-struct Packet {
-    op: Op,
-    local: u64,
-    remote: u64,
-    /// Key of the peer's region on its rail.
-    key: Option<u32>,
-    len: u64,
-}
-
-/// A piece: its pair, the side that sends it, its number in this direction.
-#[derive(Clone, Copy)]
-struct Way {
-    pair: u64,
-    side: usize,
-    number: u64,
-}
-
-enum Act {
-    /// A piece of a pair's direction arrives.
-    Arrive(Way, Packet, Vec<u8>),
-    /// An answer of the responder, and where what it brings goes.
-    Ack(Way, Option<(usize, Vec<u8>)>),
-    /// The answer that a piece was refused.
-    Deny(Way),
-    Tell(u32, Event),
-    /// An end is told of an immediate.
-    TellImm((u32, u32), Way, u32),
-    /// A sender has waited long enough.
-    TimeOut(u64, usize),
-    /// The half of an end goes to ERR.
-    Stop(u64, usize),
-    /// An end has destroyed its halves of these pairs with a peer.
-    Left(u32, u32, Vec<(u64, usize)>),
-    Closed(u64),
-    Open(u32, u32, u32),
-}
-
 struct Node {
-    memory: Vec<u8>,
+    memory: Memory,
     events: Vec<Event>,
+}
+
+impl Node {
+    /// Does what a piece asks of this node on a rail. What a read brings; none if it is refused.
+    fn execute(&mut self, (node, rail): (u32, u32), piece: Packet, bytes: &[u8]) -> Option<Vec<u8>> {
+        let is_known = piece.op == Op::Send || piece.key == Some(key(node, rail));
+        match piece.op {
+            _ if !is_known => None,
+            Op::Send => Some(Vec::new()),
+            Op::Write(_) => self.memory.place(piece.remote, bytes).then(Vec::new),
+            Op::Read => self.memory.fetch(piece.remote, piece.len),
+        }
+    }
 }
 
 /// The network.
@@ -74,7 +50,8 @@ pub(super) struct Net {
 impl Net {
     /// One whose connections are open.
     pub fn new(config: Config) -> Self {
-        let nodes = (0..config.nodes).map(|_| Node { memory: vec![0; config.memory], events: Vec::new() });
+        let nodes =
+            (0..config.nodes).map(|_| Node { memory: Memory::new(config.memory), events: Vec::new() });
         let mut net = Self {
             now: 0,
             rng: Rng::new(config.seed),
@@ -95,6 +72,11 @@ impl Net {
             }
         }
         net
+    }
+
+    /// Rails of each node.
+    pub const fn rails(&self) -> u32 {
+        self.config.rails
     }
 
     /// Virtual time.
@@ -122,9 +104,37 @@ impl Net {
         self.now = self.now.max(to.get());
     }
 
-    /// A part of a node's memory.
-    pub fn memory(&mut self, node: u32, at: u64, len: u64) -> &mut [u8] {
-        &mut self.nodes[node as usize].memory[at as usize..(at + len) as usize]
+    /// A node's memory.
+    pub fn memory(&mut self, node: u32) -> &mut Memory {
+        &mut self.nodes[node as usize].memory
+    }
+
+    /// Something more goes wrong; its number.
+    pub fn inject(&mut self, fault: Fault) -> usize {
+        let number = self.hit.len();
+        self.hit.push(false);
+        self.config.faults.push(fault);
+        if fault.kind == Kind::Up {
+            self.at(fault.from, Act::Up(number));
+        }
+        number
+    }
+
+    /// Ends what keeps the rail of this fault down.
+    fn up(&mut self, number: usize) {
+        let (Fault { node, rail, .. }, now) = (self.config.faults[number], self.now);
+        for fault in &mut self.config.faults {
+            let is_theirs = (fault.kind, fault.node, fault.rail) == (Kind::Down, node, rail);
+            if is_theirs && (fault.from..fault.from + fault.lasts).contains(&now) {
+                fault.lasts = now - fault.from;
+                self.hit[number] = true;
+            }
+        }
+    }
+
+    /// Whether each fault has changed something.
+    pub fn hit(&self) -> &[bool] {
+        &self.hit
     }
 
     /// What has happened so far.
@@ -178,11 +188,10 @@ impl Net {
             assert!(is_own, "key of this end's region");
             let key = piece.remote_keys.get(known.rail as usize).copied();
             let (op, local, remote, len) = (piece.op, piece.local, piece.remote, piece.len.into());
-            let at = local as usize;
             let bytes = match op {
-                Op::Send => piece.part.to_vec(),
-                Op::Write(_) => self.nodes[node as usize].memory[at..at + piece.len as usize].to_vec(),
-                Op::Read => Vec::new(),
+                Op::Send => Some(piece.part.to_vec()),
+                Op::Write(_) => self.nodes[node as usize].memory.fetch(local, len),
+                Op::Read => Some(Vec::new()),
             };
             let mut takes = self.rng.between(500, 20_000);
             if self.struck(pair, |kind| kind == Kind::Hold) {
@@ -224,7 +233,7 @@ impl Net {
         self.soon(50_000, 2_000_000, Act::TimeOut(pair, side));
     }
 
-    fn arrive(&mut self, way: Way, piece: Packet, bytes: &[u8]) {
+    fn arrive(&mut self, way: Way, piece: Packet, bytes: Option<Vec<u8>>) {
         let Way { pair: number, side, .. } = way;
         let part = if self.struck(number, |kind| kind == Kind::Lossy) { self.rng.below(3) } else { 2 };
         let silent = self.struck(number, |kind| kind == Kind::Silent) && self.rng.one_in(3);
@@ -235,19 +244,17 @@ impl Net {
             self.counts.late += 1;
             return;
         };
-        let (peer, to) = (pair.ends[side], pair.ends[1 - side]);
-        let known = piece.key == Some(key(to, pair.rail));
-        let denied = !known && piece.op != Op::Send;
+        let (peer, to, rail) = (pair.ends[side], pair.ends[1 - side], pair.rail);
         let direction = &mut pair.directions[side];
-        if direction.broken || down {
+        let Some(bytes) = bytes.filter(|_| !direction.broken && !down) else {
             direction.broken = ordered;
             self.counts.lost += 1;
             if !silent {
                 self.time_out(number, side);
             }
             return;
-        }
-        if denied {
+        };
+        let Some(answer) = self.nodes[to as usize].execute((to, rail), piece, &bytes) else {
             direction.broken = ordered;
             if acks_lost || direction.acks_lost {
                 return self.time_out(number, side);
@@ -257,19 +264,12 @@ impl Net {
             let answered = if ordered { direction.answers } else { 0 };
             let time = (answered + 1).max(self.now + self.rng.between(500, 20_000));
             return self.at(time, Act::Deny(way));
-        }
+        };
         self.counts.reordered += u64::from(direction.execute(way.number));
         self.counts.executed += 1;
-        let (at, memory) = (piece.remote as usize, &mut self.nodes[to as usize].memory);
-        if matches!(piece.op, Op::Write(_)) {
-            memory[at..at + bytes.len()].copy_from_slice(bytes);
-        }
-        let read = || (piece.local as usize, memory[at..at + piece.len as usize].to_vec());
-        let brings = (piece.op == Op::Read).then(read);
+        let brings = (piece.op == Op::Read).then_some((piece.local, answer));
         let (completes, answers) = (self.rng.between(0, 30_000), self.rng.between(500, 20_000));
         let now = self.now;
-        let Some(pair) = self.pairs.get_mut(&number) else { return };
-        let direction = &mut pair.directions[side];
         let after = |last: u64, time: u64| if ordered { (last + 1).max(time) } else { time };
         let (completes, answers) =
             (after(direction.completes, now + completes), after(direction.answers, now + answers));
@@ -278,7 +278,7 @@ impl Net {
         direction.acks_lost = lost && ordered;
         match piece.op {
             Op::Write(Some(imm)) => self.at(completes, Act::TellImm((to, peer), way, imm)),
-            Op::Send => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes.to_vec()))),
+            Op::Send => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes))),
             _ => {}
         }
         if lost {
@@ -300,13 +300,13 @@ impl Net {
     }
 
     /// An answer comes.
-    fn answer(&mut self, way: Way, brings: Option<(usize, Vec<u8>)>) {
+    fn answer(&mut self, way: Way, brings: Option<(u64, Vec<u8>)>) {
         let Way { pair, side, number } = way;
         let (id, ordered) = (lane(pair, side), !self.config.unordered);
         let Some(pair) = self.pairs.get_mut(&pair).filter(|pair| !pair.stopped[side]) else { return };
         let node = &mut self.nodes[pair.ends[side] as usize];
         if let Some((at, bytes)) = brings {
-            node.memory[at..at + bytes.len()].copy_from_slice(&bytes);
+            node.memory.place(at, &bytes);
         }
         if !pair.silent {
             pair.directions[side].answer(number);
@@ -441,7 +441,7 @@ impl Net {
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Arrive(way, piece, bytes) => self.arrive(way, piece, &bytes),
+            Act::Arrive(way, piece, bytes) => self.arrive(way, piece, bytes),
             Act::Ack(way, brings) => self.answer(way, brings),
             Act::TellImm(to, way, imm) => self.tell_imm(to, way, imm),
             Act::Deny(way) => self.deny(way),
@@ -455,6 +455,7 @@ impl Net {
             Act::Left(node, peer, pairs) => self.left(node, peer, pairs),
             Act::Closed(pair) => self.closed(pair),
             Act::Open(a, b, rail) => self.open(a, b, rail, false),
+            Act::Up(fault) => self.up(fault),
         }
     }
 }

@@ -82,6 +82,7 @@ pub(super) unsafe fn opening(options: *const Options) -> Result<(Opening, Durati
         addresses: addresses.iter().flat_map(|all| all.split(',')).map(str::to_owned).collect(),
         has_nic: nic != 0,
         has_gbps: soft_gbps != 0.0,
+        ..Way::default()
     };
     let nic = match nic {
         0 => None,
