@@ -16,6 +16,7 @@ use shunt::host::connect::tcp::{RootAddress, Secret};
 use shunt::host::job::{JobError, secret_source};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -135,7 +136,7 @@ impl Node {
     ///
     /// # Errors
     /// It does not answer in time, or no lane opens. At once: it has another secret, another version or another number
-    /// of rails, or it is this node itself.
+    /// of rails, it is this node itself, or it has left. A peer that joined during this call has left again then.
     pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
         let (mesh, ..) = self.mesh()?;
         if self.asker.is_here() {
@@ -149,6 +150,7 @@ impl Node {
         let failed = |why: String| CallError::NotConnected { at: to.to_owned(), why };
         let root = RootAddress::from_str(to).map_err(|error| failed(error.to_string()))?;
         let found = root.resolve(patience).map_err(|error| failed(error.to_string()))?;
+        let before: BTreeSet<u32> = self.peers()?.into_iter().collect();
         let (tell, told) = channel();
         mesh.order(Order::Connect(found[0], until, tell));
         // The thread answers by then.
@@ -157,8 +159,10 @@ impl Node {
             Err(RecvTimeoutError::Timeout) => return Err(failed("no answer in time".to_owned())),
             Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
         };
-        let peer = self.peer(number)?;
-        loop {
+        let rails = loop {
+            let Ok(peer) = self.peer(number) else {
+                return Err(failed("it has left before a lane to it was open".to_owned()));
+            };
             let (open, rails) =
                 self.asker.ask(move |engine, _| (engine.rails_to(peer).len(), engine.policy().rails))?;
             let late = Instant::now() >= until;
@@ -166,12 +170,17 @@ impl Node {
                 return Ok(number);
             }
             if late {
-                return Err(failed(format!(
-                    "expected a lane over {rails} rails within {patience:?}, got none"
-                )));
+                break rails;
             }
             std::thread::sleep(LOOK);
+        };
+        if !before.contains(&number) {
+            let (tell, told) = channel();
+            mesh.order(Order::Abandon(number, tell));
+            // An error: the thread has ended, and all peers have left.
+            let _ = told.recv();
         }
+        Err(failed(format!("expected a lane over {rails} rails within {patience:?}, got none")))
     }
 
     /// What has become of the others since the last call: the oldest change; `None` if there is none within this time.

@@ -1,8 +1,9 @@
 //! Ends of a job that end in order, and peers that are cut off: what the others are told, and when it is proved.
 
-use super::{Own, SOON, described};
+use super::{Own, SOON, described, open, place};
 use shunt::host::connect::tcp::JoinOptions;
 use shunt::host::job::Joining;
+use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::{Change, NicKind, Node, Place, Secret, Source, Wish};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
@@ -119,4 +120,36 @@ fn a_node_that_is_connected_by_two_of_its_addresses_is_one() {
     let own = one.listens_at().expect("it listens").port();
     let why = one.connect(&format!("127.0.0.2:{own}"), 1000 * SOON).expect_err("it is itself").to_string();
     assert!(why.ends_with("that is this node itself"), "{why}");
+}
+
+/// Cause: a call that found no lane in time raised, and left the peer joined, without lanes, at both ends.
+#[test]
+fn a_peer_to_which_no_lane_opens_in_time_is_as_if_it_had_never_been_connected() {
+    let place = place(2, 2);
+    let ((a, _), (b, at)) = (open(&place, 0), open(&place, 1));
+    let fail = |kind| {
+        for rail in 0..2 {
+            place.nics.inject(RailAt { pe: 1, rail }, kind).expect("a soft NIC");
+        }
+    };
+    fail(FaultKind::Down { for_ns: None });
+    for _ in 0..2 {
+        let why = a.connect(&at, Duration::from_millis(300)).expect_err("its ports are down").to_string();
+        assert!(why.contains("expected a lane over 2 rails within 300ms, got none"), "{why}");
+        assert!(a.peers().expect("open").is_empty(), "no call finds it");
+    }
+    let changes = |node: &Node| [(); 4].map(|()| node.next_change(SOON).expect("open").expect("in time"));
+    for node in [&a, &b] {
+        let told = changes(node);
+        let [Change::Joined(first), Change::Left(gone), Change::Joined(second), Change::Left(last)] = told
+        else {
+            panic!("expected each to join and to leave, got {told:?}");
+        };
+        assert!(first == gone && second == last && first != second, "{told:?}");
+    }
+    fail(FaultKind::Up);
+    let peer = a.connect(&at, SOON).expect("it is there");
+    a.send(peer, b"here").expect("short");
+    assert_eq!(super::message(&b).1, b"here");
+    drop((a, b));
 }

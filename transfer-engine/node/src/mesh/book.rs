@@ -360,10 +360,18 @@ impl Book {
         }
     }
 
+    fn numbered(&self, number: u32) -> Option<Id> {
+        self.peers.iter().find(|(_, peer)| peer.number == Some(number)).map(|(id, _)| *id)
+    }
+
+    /// A peer is of no use: it is told, and the engine cuts it off.
+    pub fn abandon(&mut self, number: u32) {
+        self.numbered(number).into_iter().for_each(|id| self.forget(&id, true));
+    }
+
     /// A peer was cut off at this end: it is told.
     pub fn cut(&mut self, number: u32) {
-        let id = self.peers.iter().find(|(_, peer)| peer.number == Some(number)).map(|(id, _)| *id);
-        id.into_iter().for_each(|id| {
+        self.numbered(number).into_iter().for_each(|id| {
             self.peers.get_mut(&id).into_iter().for_each(|peer| peer.number = None);
             self.forget(&id, true);
         });

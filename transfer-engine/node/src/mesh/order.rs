@@ -14,6 +14,8 @@ pub(crate) enum Order {
     Connect(SocketAddr, Instant, Sender<Result<u32, String>>),
     /// A peer was cut off.
     Cut(u32),
+    /// A peer that was of no use leaves. Who asks is told once no call finds it any more.
+    Abandon(u32, Sender<()>),
     /// To tell those who wait for a peer that none comes any more.
     Refuse,
     /// To end.

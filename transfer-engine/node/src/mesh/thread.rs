@@ -186,6 +186,12 @@ impl Driver {
                     self.book.want(Instant::now(), self.wished, to, until);
                 }
                 Order::Cut(number) => self.book.cut(number),
+                Order::Abandon(number, tell) => {
+                    self.book.abandon(number);
+                    self.act();
+                    // Who asked may wait no more.
+                    let _ = tell.send(());
+                }
                 Order::Refuse => self.book.refuse_all(),
                 Order::Stop => {
                     self.book.leave();
