@@ -322,7 +322,7 @@ impl Machine {
 
     /// The rail may be used from now on, or not.
     pub fn allow(&mut self, now: Nanos, up: bool, acts: &mut Vec<Act>) -> bool {
-        let changes = if up { !self.up } else { self.state == State::Open };
+        let changes = self.up != up;
         self.up = up;
         if !up {
             self.release(now, acts);

@@ -178,6 +178,26 @@ fn a_rail_that_may_not_be_used_has_no_endpoint() {
     }
 }
 
+/// Cause: a rail that was taken down while its lane was being closed counted as one that nothing had hit.
+#[test]
+fn a_rail_that_is_down_before_its_lane_opens_again_has_changed_something() {
+    for end in 0..2 {
+        let mut pair = Pair::new(&[]);
+        pair.until_open();
+        pair.with(end, |machine, now, acts| machine.release(now, acts));
+        let allow = |pair: &mut Pair, up| {
+            let mut changes = false;
+            pair.with(end, |machine, now, acts| changes = machine.allow(now, up, acts));
+            changes
+        };
+        assert_eq!([allow(&mut pair, false), allow(&mut pair, false)], [true, false]);
+        (0..2000).for_each(|_| pair.step());
+        assert_eq!(pair.ends[end].endpoint, None, "it kept the lane from opening");
+        assert_eq!([allow(&mut pair, true), allow(&mut pair, true)], [true, false]);
+        pair.until_open();
+    }
+}
+
 proptest! {
     /// Whatever is lost, doubled and overtaken while ends fail: at last the path is open, and no end has two endpoints,
     /// answers before its own is closed, or uses a name of another incarnation.
