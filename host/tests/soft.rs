@@ -539,6 +539,10 @@ impl Bootstrap for Weighed {
         self.member.all_gather(mine).inspect(|all| self.weigh(all))
     }
 
+    fn all_gather_within(&self, mine: &[u8], patience_ns: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.member.all_gather_within(mine, patience_ns).inspect(|all| self.weigh(all))
+    }
+
     fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
         self.member.exchange(rows).inspect(|all| self.weigh(all))
     }

@@ -3,13 +3,15 @@
 use crate::ended::{PyExpectation, PyMet, PyScattered, PyTransfer, refused, waited};
 use crate::job::{self, PyRoot};
 use crate::watched::{PyWatcher, Word};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use shunt_transfer::transport::Names;
-use shunt_transfer::{CallError, Change, NicKind, NoNode, Node, Place, Region, Source, Way, Wish};
+use shunt_transfer::{
+    BootstrapError, CallError, Change, NicKind, NoNode, Node, Place, Region, Source, Way, Wish,
+};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::ids::PeerId;
 use shunt_transfer_engine::region::{MrDesc, Rights};
@@ -238,9 +240,19 @@ impl PyNode {
         Ok(self.node()?.place().nics.describe())
     }
 
-    /// Gives bytes to all ends and returns everyone's.
-    fn exchange<'py>(&self, py: Python<'py>, mine: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let all = self.call(py, |node| node.exchange(mine))?;
+    /// Gives bytes to all ends and returns everyone's; `TimeoutError`: not in time.
+    fn exchange<'py>(
+        &self,
+        py: Python<'py>,
+        mine: &[u8],
+        patience_ns: u64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let node = self.node()?;
+        let all = py.detach(|| node.exchange_within(mine, Duration::from_nanos(patience_ns)));
+        let all = all.map_err(|error| match &error {
+            CallError::Exchange(BootstrapError::Missing { .. }) => PyTimeoutError::new_err(error.to_string()),
+            _ => refused(&error),
+        })?;
         Ok(all.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 

@@ -5,6 +5,7 @@ import asyncio
 import gc
 import os
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import shunt_transfer as st
@@ -155,6 +156,17 @@ class Tensors(unittest.TestCase):
             own, other = one.register(source), two.register(target, "write")
             one.write(1, own, st.Target(other.describe())).wait(SOON)
             self.assertTrue(torch.equal(source, target))
+
+    # Cause: an exchange waited for 60 s, whatever its caller had time for.
+    def test_an_exchange_ends_in_time_and_counts_for_who_comes_later(self):
+        with self.assertRaisesRegex(TimeoutError, r"rank\(s\) \[1\] of 2 did not arrive"):
+            self.one.exchange(b"early", timeout=0.2)
+        with self.assertRaisesRegex(ValueError, "^timeout: expected seconds from 0.001 to 1e9, got 0"):
+            self.one.exchange(b"never", timeout=0)
+        self.assertEqual(self.two.exchange(b"late", SOON), [b"early", b"late"])
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(end.exchange, at, SOON) for end, at in ((self.one, b"1"), (self.two, b"2"))]
+            self.assertEqual([each.result() for each in both], [[b"1", b"2"]] * 2)
 
 
 class Libfabric(unittest.TestCase):

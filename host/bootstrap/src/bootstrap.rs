@@ -13,6 +13,8 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gives `mine` to all and returns everyone's, by rank. Every rank calls it equally often.
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
+    /// The same, with this patience in place of the member's own. A call that fails has given its part, and counts.
+    fn all_gather_within(&self, mine: &[u8], patience_ns: u64) -> Result<Vec<Vec<u8>>, BootstrapError>;
     /// Gives `rows[rank]` to each rank and to nobody else, and returns what each gave to this one, by rank. Every rank
     /// calls it equally often, in the same order with [`Bootstrap::all_gather`].
     fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError>;
@@ -86,7 +88,7 @@ impl InMemory {
 
 impl InMemory {
     /// Gives its part of the next round, and waits for all others'.
-    fn meet(&self, mine: Given) -> Result<Vec<Vec<u8>>, BootstrapError> {
+    fn meet(&self, mine: Given, patience_ns: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
         let round = {
             let mut next = self.next_round.lock().expect("no panic under this lock");
             *next += 1;
@@ -110,7 +112,7 @@ impl InMemory {
                     return Ok(all);
                 }
                 let waited_ns = self.world.now_ns().saturating_sub(since);
-                if waited_ns > self.patience_ns {
+                if waited_ns > patience_ns {
                     let missing = (0..self.size).filter(|rank| !state.given.contains_key(rank)).collect();
                     return Err(BootstrapError::Missing { round, missing, size: self.size, waited_ns });
                 }
@@ -141,14 +143,18 @@ impl Bootstrap for InMemory {
     }
 
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        self.meet(Given::All(mine.to_vec()))
+        self.all_gather_within(mine, self.patience_ns)
+    }
+
+    fn all_gather_within(&self, mine: &[u8], patience_ns: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.meet(Given::All(mine.to_vec()), patience_ns)
     }
 
     fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
         if rows.len() != self.size as usize {
             return Err(BootstrapError::Rows { met: rows.len(), size: self.size });
         }
-        self.meet(Given::Rows(rows))
+        self.meet(Given::Rows(rows), self.patience_ns)
     }
 }
 

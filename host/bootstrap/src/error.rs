@@ -12,7 +12,7 @@ pub enum BootstrapError {
         detail: String,
     },
     /// Some ranks did not arrive.
-    #[error("all-gather {round} waited {:.0} s; rank(s) {missing:?} of {size} did not arrive", *waited_ns as f64 / 1e9)]
+    #[error("all-gather {round} waited {:.1} s; rank(s) {missing:?} of {size} did not arrive", *waited_ns as f64 / 1e9)]
     Missing {
         /// Number of the all-gather.
         round: u64,

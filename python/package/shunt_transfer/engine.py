@@ -274,9 +274,13 @@ class Engine:
         """
         self._native.deregister(checked.instance(region, Region, "region", "what register gave")._native)
 
-    def exchange(self, mine: bytes) -> list[bytes]:
-        """Gives bytes to all ends, and returns everyone's, by number. All ends call it equally often."""
-        return [bytes(other) for other in self._native.exchange(checked.instance(mine, bytes, "mine", "bytes"))]
+    def exchange(self, mine: bytes, timeout: float = 60.0) -> list[bytes]:
+        """Gives bytes to all ends, and returns everyone's, by number. All ends call it equally often.
+
+        Raises TimeoutError once an end is missing for `timeout` seconds. That counts as a call.
+        """
+        mine = checked.instance(mine, bytes, "mine", "bytes")
+        return [bytes(other) for other in self._native.exchange(mine, checked.seconds(timeout, "timeout"))]
 
     def register(self, memory: Any, rights: str = "local") -> Region:
         """Registers memory on every rail. It is kept until the engine is closed.

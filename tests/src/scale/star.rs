@@ -135,6 +135,10 @@ impl Bootstrap for StarEnd {
         self.meet(Given::All(mine.to_vec()))
     }
 
+    fn all_gather_within(&self, mine: &[u8], _: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.all_gather(mine)
+    }
+
     fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
         self.meet(Given::Rows(rows))
     }

@@ -8,7 +8,7 @@ use crate::turns::Turns;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use shunt_transfer::transport::Names;
-use shunt_transfer::{CallError, FABRIC, NicKind, NoNode, Node, Place, Region, Source, Way, Wish};
+use shunt_transfer::{CallError, EXCHANGE, FABRIC, NicKind, NoNode, Node, Place, Region, Source, Way, Wish};
 use shunt_transfer_engine::region::{MrDesc, Rights};
 use shunt_transfer_engine::shard::LEN_MAX;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -224,7 +224,7 @@ impl Engine {
         let thread = std::thread::Builder::new().name("transfer exchange".to_owned());
         let begun = thread.spawn(move || {
             turn.wait();
-            let all = live.node.exchange(&mine);
+            let all = live.node.exchange_within(&mine, patience.max(EXCHANGE));
             drop((turn, live));
             let _ = tell.send(all);
         });

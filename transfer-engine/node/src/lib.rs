@@ -51,10 +51,11 @@ mod words;
 
 pub use carriers::Carriers;
 pub use error::{CallError, NoNode};
-pub use node::{Change, Node, Region};
+pub use node::{Change, EXCHANGE, Node, Region};
 pub use pending::{Expectation, Met, Scattered, Transfer};
 pub use place::Place;
 pub use shunt::host::connect::tcp::Secret;
+pub use shunt::host::error::BootstrapError;
 pub use shunt_settings::{FABRIC, NicKind};
 pub use shunt_transfer_fabric::fabric::needed_variable;
 pub use source::{Source, Wish};

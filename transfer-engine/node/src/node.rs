@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// Between two questions whether a region was taken back.
 const LOOK: Duration = Duration::from_micros(200);
+/// An end that has not come to an exchange for so long is missing, where nothing else is said.
+pub const EXCHANGE: Duration = Duration::from_secs(60);
 
 /// Memory of this end, registered on every rail. It stays registered until [`Node::deregister`], or until the node and
 /// its thread have ended.
@@ -164,8 +166,16 @@ impl Node {
     /// Gives bytes to all ends and returns everyone's, by number. All ends call it equally often.
     ///
     /// # Errors
-    /// An end did not answer in time, or is gone. A node that connects to others one by one has no exchange.
+    /// An end did not answer within a minute, or is gone. A node that connects to others one by one has no exchange.
     pub fn exchange(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, CallError> {
+        self.exchange_within(mine, EXCHANGE)
+    }
+
+    /// The same, with so long a wait for the next end that is missing. A call that fails counts as one.
+    ///
+    /// # Errors
+    /// As [`Node::exchange`].
+    pub fn exchange_within(&self, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, CallError> {
         let Others::Job { exchange, .. } = &self.others else {
             let (what, want) = ("an exchange", "a node of a job whose ends are all known");
             return Err(
@@ -176,7 +186,7 @@ impl Node {
             return Err(CallError::Closed);
         }
         let exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(exchange.all_gather(mine)?)
+        Ok(exchange.all_gather_within(mine, u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX))?)
     }
 
     /// Registers memory on every rail.

@@ -191,6 +191,10 @@ impl Bootstrap for TcpBootstrap {
         self.gather(&mut next, mine)
     }
 
+    fn all_gather_within(&self, mine: &[u8], patience_ns: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.clone().with_patience(patience_ns).all_gather(mine)
+    }
+
     fn exchange(&self, mut rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
         let mut next = self.handle.round.lock().unwrap_or_else(PoisonError::into_inner);
         let (me, size) = (self.rank(), self.size());
