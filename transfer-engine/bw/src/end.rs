@@ -9,6 +9,7 @@ use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
 use shunt_transfer::Carriers;
 use shunt_transfer::connect::{Connected, connect};
+use shunt_transfer::mates::Mates;
 use shunt_transfer::rails::Rails;
 use shunt_transfer::report::Report;
 use shunt_transfer_engine::engine::{Barrier, Engine};
@@ -55,6 +56,9 @@ pub struct End {
     pub target: MrDesc,
     /// The clock.
     pub world: Arc<dyn World>,
+    /// The other end has left, before its last word.
+    pub has_left: bool,
+    mates: Mates,
     report: Report,
 }
 
@@ -66,14 +70,16 @@ impl End {
         nics: &Carriers,
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
-        let Connected { mut engine, world, told: (exchange, end, _), .. } =
+        let Connected { mut engine, world, mates, told: (exchange, end, _) } =
             connect(member, nics, options.nics.rails)?;
         let memory = heap(bytes)?;
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;
         let regions = exchange.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;
         let target = MrDesc::from_bytes(&regions[1 - end as usize])?;
         let report = Report::of_end(end);
-        Ok((Self { engine, peer: PeerId(1 - end), memory, region, target, world, report }, exchange))
+        let (peer, has_left) = (PeerId(1 - end), false);
+        let own = Self { engine, peer, memory, region, target, world, has_left, mates, report };
+        Ok((own, exchange))
     }
 
     /// Says what went wrong behind the scenes.
@@ -92,7 +98,13 @@ impl End {
     /// One step; sleeps a little if there was nothing to do.
     pub fn step(&mut self) {
         let now = self.now();
+        // Before the step, which takes what had come until then.
+        let left = self.mates.look(now, |peer| self.engine.domain.has_left(PeerId(peer)));
         let busy = self.engine.step(now);
+        for peer in left {
+            self.has_left = true;
+            self.engine.leave(now, PeerId(peer), Box::new(|| {}));
+        }
         self.report.look(self.engine.counts(), || self.engine.lanes());
         if !busy {
             std::thread::sleep(Duration::from_micros(20));
@@ -109,6 +121,9 @@ impl End {
         let until = self.now() + Nanos::new(PATIENCE.as_nanos() as u64);
         while !is_so(self)? {
             self.step();
+            if self.has_left && !is_so(self)? {
+                bail!("{what}: expected it of the other end, got one that has left");
+            }
             if self.now() > until {
                 let (lanes, counts) = (self.engine.rails_to(self.peer), self.engine.counts());
                 let seconds = PATIENCE.as_secs();

@@ -41,6 +41,7 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         return Ok(Outcome { text, is_first: true, is_printed: true, status, why });
     }
     let place = take("transfer_bw", source, 2)?;
+    let mut is_first = place.is_first();
     let (text, status, why) = if options.table {
         let table = table::run(options, &place)?;
         let (status, why) = (table.exit_status(), table.why());
@@ -51,10 +52,11 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         let [sender, receiver] = &parts[..] else { anyhow::bail!("ends: expected 2, got {}", parts.len()) };
         let verdict = Verdict::of(options, place.nics.time_label(), sender, receiver);
         let (status, why) = (verdict.exit_status(), verdict.why(options));
-        if place.is_first() {
+        is_first |= parts.iter().any(|part| part.is_alone);
+        if is_first {
             verdict.part.phases.iter().for_each(|phase| shunt::host::complain!("transfer_bw: {phase}"));
         }
         (Document::new(verdict).pretty(), status, why)
     };
-    Ok(Outcome { text, is_first: place.is_first(), is_printed: !options.table, status, why })
+    Ok(Outcome { text, is_first, is_printed: !options.table, status, why })
 }

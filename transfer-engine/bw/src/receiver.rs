@@ -78,6 +78,10 @@ impl<'a> Receiver<'a> {
         let until = self.end.now() + MISSING;
         while self.turns != wanted && self.end.now() < until {
             self.round()?;
+            if self.end.has_left {
+                self.part.peer_lost = true;
+                return Ok(self.part);
+            }
         }
         self.part.imm_missing = wanted.iter().zip(&self.turns).map(|(want, got)| want.abs_diff(*got)).sum();
         let rest = self.end.now() + LAST_REST;
@@ -115,13 +119,13 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// No rail to the sender has worked for as long as it waits itself, and a little longer.
+    /// The sender has left, or no rail to it has worked for as long as it waits itself, and a little longer.
     fn is_lost(&mut self) -> bool {
         let now = self.end.now();
         if !self.end.engine.rails_to(self.end.peer).is_empty() {
             self.rails_seen = now;
         }
-        now > self.rails_seen + self.end.engine.policy().give_up + LATER
+        self.end.has_left || now > self.rails_seen + self.end.engine.policy().give_up + LATER
     }
 
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>> {

@@ -64,7 +64,7 @@ impl<'a> Sender<'a> {
         self.phases = Phases::new(began, self.end.rails());
         let until = began + Nanos::new(self.options.duration());
         let enough = self.options.cancels.map_or(u64::MAX, u64::from);
-        while self.end.now() < until && !self.part.peer_lost && self.part.cancelled < enough {
+        while self.end.now() < until && !self.is_lost() && self.part.cancelled < enough {
             let free = self.slots.iter().position(|slot| !slot.writing && !slot.lent);
             match free {
                 Some(slot) => self.send(slot)?,
@@ -83,15 +83,22 @@ impl<'a> Sender<'a> {
         }
         self.part.took_ns = (self.end.now() - began).get();
         self.part.cancel_ns = self.cancels.percentiles();
-        if self.part.peer_lost {
+        if self.is_lost() {
+            self.part.peer_lost = true;
             return Ok(self.part);
         }
         self.finish()?;
         // The receiver waits as long for what it misses, and says so.
         self.end.until("the receiver's word that it waits no more", |end| {
-            Ok(end.engine.counter(peer, DONE) > 0)
+            Ok(end.engine.counter(peer, DONE) > 0 || end.has_left)
         })?;
+        self.part.peer_lost = self.end.has_left;
         Ok(self.part)
+    }
+
+    /// The receiver has left, or no rail to it works.
+    const fn is_lost(&self) -> bool {
+        self.part.peer_lost || self.end.has_left
     }
 
     fn send(&mut self, slot: usize) -> Result<()> {
@@ -198,7 +205,7 @@ impl<'a> Sender<'a> {
         self.part.transfers_failed += 1;
         match error {
             TransferError::Uncertain { .. } => self.part.transfers_uncertain += 1,
-            TransferError::PeerLost { .. } => {
+            TransferError::PeerLost { .. } | TransferError::PeerLeft { .. } => {
                 self.part.transfers_lost += 1;
                 self.part.peer_lost = true;
             }

@@ -19,9 +19,9 @@ pub struct Part {
     pub transfers_failed: u64,
     /// Of those that failed: immediates may have arrived or not, and the receiver's NIC could not say which.
     pub transfers_uncertain: u64,
-    /// Of those that failed: no rail to the peer worked any more.
+    /// Of those that failed: no rail to the peer worked any more, or it has left.
     pub transfers_lost: u64,
-    /// This end has given the other one up.
+    /// This end has given the other one up, or that has left before its last word.
     pub peer_lost: bool,
     /// Transfers that were cancelled, or whose sender was cut off, before all of them was written.
     pub cancelled: u64,
@@ -56,6 +56,9 @@ pub struct Part {
     pub phases: Vec<Phase>,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
+    /// The other end has left and says nothing: this one speaks for both.
+    #[serde(skip)]
+    pub is_alone: bool,
 }
 
 /// What came of it all.
@@ -144,7 +147,9 @@ impl Verdict {
         let excused = part.transfers_uncertain + part.transfers_lost;
         let mut failed = why::none_of(&[("failed transfers", part.transfers_failed.saturating_sub(excused))]);
         failed.iter_mut().for_each(|line| *line = format!("{line} ({})", part.failure));
-        let lost = part.peer_lost.then(|| "rails that work: expected one or more, got none".to_owned());
+        let lost = part
+            .peer_lost
+            .then(|| "rails to an end that is there: expected one or more, got none".to_owned());
         let missed = match options.cancels.map_or(0, u64::from) {
             want if part.cancelled < want => {
                 vec![format!("cancelled transfers: expected {want}, got {}", part.cancelled)]

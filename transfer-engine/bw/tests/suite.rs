@@ -69,31 +69,53 @@ fn where_the_receivers_nic_is_gone_its_own_count_says_what_arrived() {
     clean(&fault, |verdict| number(verdict, "failovers") > 0);
 }
 
+/// Two processes of one job, each with arguments of its own.
+fn two_processes(arguments: [&[&str]; 2]) -> [Output; 2] {
+    let _alone = alone();
+    let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
+    // Soft NICs that meet no other process's.
+    let runtime = std::env::temp_dir().join(format!("transfer-bw-{}", std::process::id()));
+    std::fs::create_dir_all(&runtime).expect("a folder");
+    let ends = [("0", arguments[0]), ("1", arguments[1])].map(|(rank, arguments)| {
+        program()
+            .args(arguments)
+            .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts")
+    });
+    let ended = ends.map(|end| end.wait_with_output().expect("its end"));
+    std::fs::remove_dir_all(&runtime).expect("the folder goes");
+    ended
+}
+
 #[test]
 fn two_processes_go_on_by_the_other_port() {
+    let arguments = ["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"];
     let both_ends = || {
-        let _alone = alone();
-        let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
-        // Soft NICs that meet no other process's.
-        let runtime = std::env::temp_dir().join(format!("transfer-bw-{}", std::process::id()));
-        std::fs::create_dir_all(&runtime).expect("a folder");
-        let ends = ["0", "1"].map(|rank| {
-            program()
-                .args(["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"])
-                .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
-                .env("XDG_RUNTIME_DIR", &runtime)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("the program starts")
-        });
-        let [first, second] = ends.map(|end| end.wait_with_output().expect("its end"));
-        std::fs::remove_dir_all(&runtime).expect("the folder goes");
+        let [first, second] = two_processes([&arguments; 2]);
         let said = String::from_utf8_lossy(&second.stderr).into_owned();
         assert_eq!((second.status.code(), second.stdout.len()), (first.status.code(), 0), "{said}");
         first
     };
     first_with("clean", both_ends, there_and_back);
+}
+
+/// Cause: an end was not told that the other one had left in order, and waited until it counted as lost.
+#[test]
+fn an_end_whose_partner_has_left_ends_with_that_verdict() {
+    // Its pages do not fit into what the receiver has, and it leaves.
+    let [sender, receiver] = two_processes([&["--size", "64K"], &["--size", "4K"]]);
+    let last = last_word(&sender);
+    assert!(sender.status.code() == Some(1) && last.contains("of the region"), "{last}");
+    // It speaks for both.
+    let object = verdict(&receiver);
+    let told = (receiver.status.code(), object["verdict"].as_str());
+    assert_eq!(told, (Some(3), Some("peer lost")), "{}", said(&receiver));
+    let why = "transfer_bw: rails to an end that is there: expected one or more, got none";
+    assert_eq!(last_word(&receiver), why);
 }
 
 #[test]
@@ -264,7 +286,10 @@ fn where_every_rail_is_gone_both_ends_say_so() {
         let object = verdict(&output);
         let told = (output.status.code(), object["verdict"].as_str(), object["peer_lost"].as_bool());
         assert_eq!(told, (Some(3), Some("peer lost"), Some(true)), "{object}");
-        assert_eq!(last_word(&output), "transfer_bw: rails that work: expected one or more, got none");
+        assert_eq!(
+            last_word(&output),
+            "transfer_bw: rails to an end that is there: expected one or more, got none"
+        );
         all_zero(&object, &["pages_wrong", "imm_doubled"]);
     }
 }

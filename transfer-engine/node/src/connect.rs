@@ -33,8 +33,8 @@ pub struct Connected<T> {
     pub engine: Engine<Rails>,
     /// The clock of its NICs.
     pub world: Arc<dyn World>,
-    /// The other ends of its job.
-    pub(crate) mates: Mates,
+    /// The other ends of its job. Who drives the engine looks at them, and cuts off who has left.
+    pub mates: Mates,
     /// What there is to say of it.
     pub told: T,
 }

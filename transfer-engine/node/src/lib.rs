@@ -14,7 +14,7 @@
 //! | [`several`] | scatters and barriers |
 //! | [`open`] | nodes that connect to each other one by one, at any time |
 //! | `mesh` | the connections of those |
-//! | `mates` | the other ends of a job, and who of them has left |
+//! | [`mates`] | the other ends of a job, and who of them has left |
 //! | `cuts` | peers that were cut off, and the proof of it |
 //! | `thread` | the thread that drives an engine |
 //! | [`report`] | what becomes of its lanes, for logs and metrics |
@@ -33,7 +33,7 @@ pub mod connect;
 mod cuts;
 pub mod error;
 mod mailbox;
-mod mates;
+pub mod mates;
 mod mesh;
 pub mod node;
 pub mod open;

@@ -10,14 +10,14 @@ const LOOK: Nanos = Nanos::millis(10);
 
 /// Those that are there, as far as is known. Pure.
 #[derive(Debug, Default)]
-pub(crate) struct Mates {
+pub struct Mates {
     there: BTreeSet<u32>,
     next: Nanos,
 }
 
 impl Mates {
     /// All ends of a job but this one.
-    pub fn of_job(own: u32, ends: u32) -> Self {
+    pub(crate) fn of_job(own: u32, ends: u32) -> Self {
         Self { there: (0..ends).filter(|end| *end != own).collect(), next: Nanos::ZERO }
     }
 

@@ -86,7 +86,7 @@ impl Rails {
     }
 
     /// True once the link to a peer says that it has ended. What came before is told by the next poll.
-    pub(crate) fn has_left(&self, peer: PeerId) -> bool {
+    pub fn has_left(&self, peer: PeerId) -> bool {
         match self {
             Self::Rc(domain) => domain.has_left(peer),
             Self::Fabric(over) => over.domain.has_left(peer),
