@@ -120,8 +120,13 @@ impl Output {
                 let _ = std::fs::remove_file(&self.path);
             });
         };
+        let data = file.metadata()?;
         // A pipe or a device has no length.
-        if file.metadata()?.is_file() {
+        if data.is_file() {
+            // It was another process's probe, which has removed it.
+            if identity_of(&self.path) != Some((data.dev(), data.ino())) {
+                return std::fs::write(&self.path, text);
+            }
             file.set_len(0)?;
         }
         file.write_all(text.as_bytes())
@@ -234,6 +239,19 @@ mod tests {
         // Devices take what both say.
         let null = Path::new("/dev/null");
         assert!(Outputs::open(&[("--json", Some(null))], &[null.to_owned()]).is_ok());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Cause: of two processes with one file one found the other's probe, and wrote into what that had removed.
+    #[test]
+    fn a_file_that_another_process_has_removed_meanwhile_is_made_again() {
+        let folder = folder("removed");
+        let file = folder.join("both.json");
+        let probe = Probe::open("--json", &file).unwrap();
+        let outputs = Outputs::open(&[("--json", Some(&file))], &[]).unwrap();
+        drop(probe);
+        assert_eq!(outputs.write(|_| "kept".into()), Vec::<String>::new());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
