@@ -143,6 +143,7 @@ pub type OnLeft = Box<dyn FnOnce() + Send>;
 /// Who is told that a scatter has ended: once, with the end of each share, in order.
 pub type OnScattered = Box<dyn FnOnce(Vec<(PeerId, Ended)>) + Send>;
 
-/// Who is told that a barrier has ended: once. With an error: of which peers, and why. A peer may be there twice, for
-/// what was sent to it and for what was expected of it.
+/// Who is told that a barrier has ended: once. With an error: of which peers, and why. A peer may be there twice: that
+/// it did not come, then what became of the word to it. With that word alone it has come, and may not know that this
+/// engine has.
 pub type OnMet = Box<dyn FnOnce(Result<(), Vec<(PeerId, TransferError)>>) + Send>;

@@ -14,12 +14,11 @@ use crate::message::{Messages, Outgoing, skipped};
 use crate::piece::{Op, Work};
 use crate::probe::Probes;
 use crate::region::{Mr, MrDesc};
-use crate::told::{AllTold, Reached, Told};
+use crate::told::{AllTold, Reached, Told, caught};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 /// Moves memory to peers over the rails of a domain. One thread owns it, gives it work, and steps it.
@@ -199,8 +198,10 @@ impl<D: Domain> Engine<D> {
         let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
         let join = self.barriers.begin(2 * all.len(), done);
         for (at, (peer, work)) in all.into_iter().enumerate() {
-            self.begin(now, peer, work, Told::Barrier(peer, (join, 2 * at)));
-            self.expect_as((peer, imm), 1, until, Reached::Barrier(peer, (join, 2 * at + 1)))?;
+            // What did not come is told before what became of the word to its peer.
+            let (came, said) = (2 * at, 2 * at + 1);
+            self.begin(now, peer, work, Told::Barrier(peer, (join, said)));
+            self.expect_as((peer, imm), 1, until, Reached::Barrier(peer, (join, came)))?;
         }
         Ok(join)
     }
@@ -465,7 +466,13 @@ impl<D: Domain> Engine<D> {
     fn tell_reached(&mut self, (id, result): crate::imm::Ended) {
         match self.on_reached.remove(&id) {
             Some(Reached::Caller(call)) => self.guarded(|| call(result)),
-            Some(Reached::Barrier(peer, part)) => self.tell_met(part, peer, result),
+            Some(Reached::Barrier(peer, (join, came))) => {
+                if result.is_err() {
+                    // The word to it is not waited for: it stands for no memory.
+                    self.tell_met((join, came + 1), peer, Ok(()));
+                }
+                self.tell_met((join, came), peer, result);
+            }
             None => {}
         }
     }
@@ -486,11 +493,4 @@ impl<D: Domain> Engine<D> {
     fn guarded(&mut self, call: impl FnOnce()) {
         let _ = caught(&mut self.panics, call);
     }
-}
-
-/// What a function of the caller's answers; `None`: it has panicked, and that was counted.
-fn caught<T>(panics: &mut u64, call: impl FnOnce() -> T) -> Option<T> {
-    let answer = catch_unwind(AssertUnwindSafe(call));
-    *panics += u64::from(answer.is_err());
-    answer.ok()
 }

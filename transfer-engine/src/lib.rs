@@ -14,7 +14,7 @@
 //! | `routes` | the ways to all peers; pure |
 //! | `recover` | what is sent again where a receiver only counts immediates; pure |
 //! | [`join`] | calls of several parts: scatters, barriers; pure |
-//! | `told` | what ends are for; pure |
+//! | `told` | what ends are for, how callers are told |
 //! | [`watch`] | words that a kernel writes and the engine looks at |
 //! | [`message`] | messages in parts: in order, each once; pure |
 //! | `suspect` | lanes whose oldest piece is not done; pure |

@@ -1,9 +1,10 @@
-//! What the ends of transfers and expectations are for. Pure.
+//! What the ends of transfers and expectations are for, and how callers are told.
 
 use crate::call::{OnDone, OnReached};
 use crate::ids::{PeerId, TransferId};
 use crate::join::Part;
 use crate::slab::place;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What the end of a transfer is for.
 #[derive(Default)]
@@ -41,4 +42,11 @@ impl AllTold {
     pub fn take(&mut self, id: TransferId) -> Told {
         self.0.get_mut(place(id.0)).map(std::mem::take).unwrap_or_default()
     }
+}
+
+/// What a function of the caller's answers; `None`: it has panicked, and that was counted.
+pub(crate) fn caught<T>(panics: &mut u64, call: impl FnOnce() -> T) -> Option<T> {
+    let answer = catch_unwind(AssertUnwindSafe(call));
+    *panics += u64::from(answer.is_err());
+    answer.ok()
 }

@@ -303,3 +303,27 @@ fn a_barrier_without_one_of_them_ends_and_names_it() {
         assert_eq!(at, Nanos::millis(30));
     }
 }
+
+/// Cause: a barrier waited for the end of its word to a peer that no rail reached, long after its deadline, and that
+/// end was told first.
+#[test]
+fn a_barrier_ends_at_its_deadline_whatever_becomes_of_the_word_to_who_does_not_come() {
+    let until = Nanos::millis(1);
+    let mut mesh = mesh(1, dead(2));
+    let told = meet(&mut mesh, 0, 5, until);
+    let _ = meet(&mut mesh, 1, 5, until);
+    mesh.run(LATE);
+    let (result, at) = told.lock().unwrap().pop().expect("its end");
+    let failed = result.expect_err("one did not come");
+    let [(PeerId(2), TransferError::Missing { imm: 5, got: 0, want: 1, .. })] = failed[..] else {
+        panic!("expected peer 2 to be missing, got {failed:?}");
+    };
+    assert_eq!(at, until);
+    // No fence is proved, and the word to it ends so before the deadline.
+    let mut mesh = mesh_where(1, dead(2), 0, 1);
+    let told = meet(&mut mesh, 0, 5, Nanos::millis(300));
+    mesh.run(LATE);
+    let (result, _) = told.lock().unwrap().pop().expect("its end");
+    let first = result.expect_err("none came").into_iter().find(|(peer, _)| *peer == PeerId(2));
+    assert!(matches!(first, Some((_, TransferError::Missing { .. }))), "{first:?}");
+}

@@ -371,7 +371,8 @@ class Engine:
 
         `others`: a region of each, by its number here, which peers may write. These and `region` lend their keys alone.
         What was written before is not covered: wait for its end first. After `timeout` seconds, or when one of them is
-        lost, it ends with `missing`. Then take another `imm` for the next one: what comes late would count.
+        lost, it ends with `missing`; another kind is that of a peer which has come and may not know that this end has.
+        Then take another `imm` for the next one: what comes late would count.
         """
         imm = checked.whole(imm, "imm")
         checked.instance(region, Region, "region", "what register gave")

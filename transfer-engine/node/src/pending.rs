@@ -206,8 +206,8 @@ impl Scattered {
     }
 }
 
-/// What became of a barrier: with an error, of which peers, and why. A peer may be there twice, for what was sent to it
-/// and for what was expected of it.
+/// What became of a barrier: with an error, of which peers, and why. A peer may be there twice: that it did not come,
+/// then what became of the word to it. With that word alone it has come, and may not know that this end has.
 pub type Meeting = Result<(), Vec<(PeerId, TransferError)>>;
 
 /// A barrier that was begun. It goes on if this is dropped.
