@@ -93,6 +93,13 @@ def _share(share: Share) -> tuple[int, Any, int, int, int, int | None]:
     return peer, target._native, to, at, checked.whole(share.nbytes, "nbytes", 0, checked.U64), imm
 
 
+def _pages(of: str, pages: Sequence[int], stride: int, offset: int) -> tuple[list[int], int, int]:
+    """As the library takes them: indices, bytes from one page to the next, first byte of page 0."""
+    indices = [checked.whole(page, f"{of}_pages") for page in pages]
+    stride = checked.whole(stride, f"{of}_stride", 0, checked.U64)
+    return indices, stride, checked.whole(offset, f"{of}_offset", 0, checked.U64)
+
+
 def _memory(memory: Any, what: str = "memory", *, is_written: bool = True) -> tuple[int, int]:
     """Address and bytes."""
     right = "a NumPy array, a tensor on the CPU, or an object with a buffer that can be written to"
@@ -327,19 +334,24 @@ class Engine:
         target_pages: Sequence[int],
         page_bytes: int,
         *,
+        source_stride: int | None = None,
+        source_offset: int = 0,
+        target_stride: int | None = None,
+        target_offset: int = 0,
         imm: int | None = None,
     ) -> Transfer:
-        """Begins to write pages, in order: page `i` of a region begins at `i * page_bytes`.
+        """Begins to write pages, in order: page `i` of a region begins at its offset + `i` times its stride.
 
-        The peer counts an immediate for each page.
+        A stride is `page_bytes` if nothing is said: pages without gaps. The peer counts an immediate for each page.
+        Raises ValueError where one does not fit, and posts nothing then.
         """
         own, other = self._place(source, target)
         size = checked.whole(page_bytes, "page_bytes", 1, checked.U64)
         imm = None if imm is None else checked.whole(imm, "imm")
         peer = checked.whole(peer, "peer")
-        from_ = [checked.whole(page, "source_pages") for page in source_pages]
-        to = [checked.whole(page, "target_pages") for page in target_pages]
-        return Transfer(self._native.write_pages(peer, size, imm, own, (from_, size, 0), other, (to, size, 0)))
+        from_ = _pages("source", source_pages, size if source_stride is None else source_stride, source_offset)
+        to = _pages("target", target_pages, size if target_stride is None else target_stride, target_offset)
+        return Transfer(self._native.write_pages(peer, size, imm, own, from_, other, to))
 
     def read(
         self,
