@@ -2,6 +2,7 @@
 
 use super::{Own, SOON, described, nodes, open, place};
 use crate::misuse::goes_on;
+use shunt_transfer::Node;
 use shunt_transfer_engine::region::Rights;
 use std::time::{Duration, Instant};
 
@@ -56,4 +57,27 @@ fn a_child_is_told_that_its_engine_is_closed_and_harms_nothing_of_its_parent() {
     a.send(peer, b"still here").expect("it is there");
     assert_eq!(super::message(&b).1, b"still here");
     drop((both, a, b));
+}
+
+/// Cause: a child that lived on kept the socket of its parent's node, and nothing could listen there once the parent's
+/// node had ended.
+#[test]
+fn a_child_that_lives_on_does_not_keep_the_address_of_its_parents_node() {
+    let place = place(2, 2);
+    let (node, at) = open(&place, 0);
+    // SAFETY: the child waits for its end, and does nothing else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        loop {
+            // SAFETY: it waits for a signal.
+            unsafe { libc::pause() };
+        }
+    }
+    assert!(child > 0, "a child");
+    drop(node);
+    let again = Node::open(&place, 1, 2, &at).map(|node| node.listens_at().expect("it listens").to_string());
+    let mut status = 0;
+    // SAFETY: the child is this test's own, and was not waited for; the status lies on the stack.
+    unsafe { (libc::kill(child, libc::SIGKILL), libc::waitpid(child, &raw mut status, 0)) };
+    assert_eq!(again.expect("the address is free"), at);
 }

@@ -5,7 +5,7 @@ use super::link::{Broken, Link};
 use super::order::{Order, Waker};
 use super::words::{Hello, Id, Said, decode, encode};
 use crate::asker::is_an_engines;
-use crate::process::Process;
+use crate::process::{OwnSocket, Process};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
@@ -13,7 +13,7 @@ use shunt::host::connect::tcp::Secret;
 use shunt::host::connect::tcp::pipe::{Pipe, Realm};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -88,6 +88,7 @@ impl Mesh {
         let driver = Driver {
             book: Book::new(me.id, me.address.rails(), give_up),
             realm: Realm::new(&secret, REALM),
+            _own: OwnSocket::of(listener.as_fd()),
             listener,
             me,
             idle,
@@ -134,6 +135,8 @@ impl Drop for Mesh {
 struct Driver {
     book: Book,
     realm: Realm,
+    /// Dropped before the listener.
+    _own: OwnSocket,
     listener: TcpListener,
     me: Hello,
     idle: Idle,
