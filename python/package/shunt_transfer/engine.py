@@ -242,7 +242,7 @@ class Engine:
     def connect(self, to: str, timeout: float = 30.0) -> int:
         """Connects to the node that listens at `to`, `HOST:PORT`: its number here. One that is connected has its number.
 
-        Raises RuntimeError with the reason if there is no lane to it after `timeout` seconds.
+        Raises RuntimeError with the reason if there is no lane to it after `timeout` seconds. It is no peer then.
         """
         to = checked.instance(to, str, "to", "HOST:PORT")
         return int(self._native.connect(to, checked.seconds(timeout, "timeout")))
