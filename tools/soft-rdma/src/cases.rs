@@ -254,6 +254,20 @@ pub const CASES: &[Case] = &[
         ..one("our-host-dead-nic", "shunt-devx-check", "--dead", &[Says::Text("dead to commands")])
     },
     one("our-send-queues", "shunt-verbs-check", "wqes", &[Says::Text(" 0 wrong")]),
+    // It took NICs of its own unless --nic mlx5 was typed.
+    Case {
+        nics: "--nics 4",
+        environment: &[("SHUNT_GIVE_UP", "10s")],
+        ..one(
+            "our-transfers-take-the-devices",
+            "transfer_bw",
+            "--duration 3s --inject 500ms:0.0:down --inject 1500ms:0.0:up",
+            &[
+                Says::Text("transfer_bw: NICs: mlx5_0, mlx5_1, mlx5_2, mlx5_3 through libibverbs"),
+                Says::Text("\"verdict\": \"clean\""),
+            ],
+        )
+    },
 ];
 
 impl Case {

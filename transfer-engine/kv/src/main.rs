@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
     match options.role {
-        Role::All => all(options),
+        Role::All => all(options, source),
         Role::Decode => {
             let place = place(options, source)?;
             let listen = options.listen.as_deref().unwrap_or_default();
@@ -56,8 +56,14 @@ fn place(options: &Options, source: &Source) -> Result<Arc<Place>> {
     Ok(Arc::new(place))
 }
 
-fn all(options: &Options) -> Result<Outcome> {
-    let processes = Processes::start(options)?;
+fn all(options: &Options, source: &Source) -> Result<Outcome> {
+    let mut settled = options.clone();
+    settled.nics.nic = source.kind();
+    if source.are_soft_nics() {
+        // Software is the same for all processes: this one says why, for all of them.
+        source.lines(1).iter().for_each(|line| shunt::host::complain!("kv_disagg: {line}"));
+    }
+    let processes = Processes::start(&settled)?;
     let fabric = processes.fabric().to_owned();
     let ran = processes.run();
     // While a process of the run is there it stays.

@@ -143,6 +143,15 @@ impl Source {
         matches!(&self.0, Of::Nics { found: Found::Soft(_), .. })
     }
 
+    /// Which NICs they are: what other processes of a run ask for so that theirs are the same. `None`: there are none.
+    pub fn kind(&self) -> Option<NicKind> {
+        match &self.0 {
+            Of::Nics { found: Found::Mlx5(_), .. } => Some(NicKind::Mlx5),
+            Of::Nics { .. } => Some(NicKind::Soft),
+            Of::Fabric { .. } | Of::Sim { .. } => None,
+        }
+    }
+
     /// Whether they fail on request: NICs in software do, and rails of libfabric, whose lanes can be closed.
     pub fn fail_on_request(&self) -> bool {
         match &self.0 {
@@ -175,7 +184,7 @@ impl Source {
     }
 
     /// What the NICs are that so many ends of this machine share, a line each. Software that was asked for needs none.
-    pub(crate) fn lines(&self, ends: usize) -> Vec<String> {
+    pub fn lines(&self, ends: usize) -> Vec<String> {
         match &self.0 {
             Of::Nics { wish, found: Found::Soft(_) } if wish.nic == NicKind::Soft => Vec::new(),
             Of::Nics { found: Found::Soft(why), .. } => vec![software(why)],

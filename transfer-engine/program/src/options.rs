@@ -48,7 +48,7 @@ pub struct NicOptions {
     /// Rails of each end
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=8))]
     pub rails: u32,
-    /// What carries the packets [default: SHUNT_NIC, else soft]
+    /// What carries the packets [default: SHUNT_NIC, else soft with --rail-gbps, else auto]
     #[arg(long, value_name = "NIC")]
     pub nic: Option<NicKind>,
     /// What carries transfers
@@ -75,13 +75,14 @@ pub struct NicOptions {
 }
 
 impl NicOptions {
-    /// What carries the packets: as was asked, else as the variable says.
+    /// What carries the packets: as was asked, else as the variable says, else what is there. A rate asks for software.
     ///
     /// # Errors
     /// The variable names none.
     pub fn kind(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<NicKind, String> {
         let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
-        Ok(self.nic.or(variable).unwrap_or(NicKind::Soft))
+        let usual = if self.rail_gbps.is_some() { NicKind::Soft } else { NicKind::Auto };
+        Ok(self.nic.or(variable).unwrap_or(usual))
     }
 
     /// The same options for a process that is one end: faults of its own alone, and no file.
@@ -159,9 +160,28 @@ mod tests {
         nics: NicOptions,
     }
 
+    fn of(line: &str) -> NicOptions {
+        Typed::parse_from(["program"].into_iter().chain(line.split_whitespace())).nics
+    }
+
+    /// Under `shunt soft-rdma run` the programs took NICs of their own, and none of its devices.
+    #[test]
+    fn devices_are_taken_where_nothing_else_is_asked_for() {
+        let kind = |line: &str, variable: Option<&str>| {
+            let lookup = |name: &str| variable.filter(|_| name == NicKind::VARIABLE).map(str::to_owned);
+            of(line).kind(&lookup).expect("a kind")
+        };
+        assert_eq!((kind("", None), kind("--rail-gbps 1", None)), (NicKind::Auto, NicKind::Soft));
+        assert_eq!(
+            (kind("", Some("soft")), kind("--rail-gbps 1", Some("auto"))),
+            (NicKind::Soft, NicKind::Auto)
+        );
+        assert_eq!(kind("--nic mlx5 --rail-gbps 1", Some("soft")), NicKind::Mlx5);
+        assert_eq!(kind("--nic soft", Some("mlx5")), NicKind::Soft);
+    }
+
     #[test]
     fn an_end_gets_what_was_typed_and_faults_of_its_own() {
-        let of = |line: &str| Typed::parse_from(["program"].into_iter().chain(line.split_whitespace())).nics;
         let line = "--rails 3 --transport libfabric --provider tcp --address 10.0.0.1,10.0.0.2,10.0.0.3 --inject \
                     1s:1.0:down --inject 2s:0.1:up";
         let own = of(line).of_end(1).join(" ");

@@ -1,7 +1,7 @@
 //! Where the ends are: all in this process, or one, and the others in other processes of the job.
 
 use crate::options::{NAMES, NicOptions};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use shunt::host::error::GpuError;
 use shunt::host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt::soft_nic::FaultKind;
@@ -26,7 +26,7 @@ pub unsafe fn prepare(options: &NicOptions) {
 }
 
 /// Whether rails of a transport fail like this.
-fn has(transport: Transport, injection: &Injection) -> Result<()> {
+fn has(transport: Transport, injection: &Injection) -> Result<(), String> {
     let (rails, kinds) = match transport {
         Transport::Rdma => return Ok(()),
         Transport::Sim => {
@@ -39,9 +39,11 @@ fn has(transport: Transport, injection: &Injection) -> Result<()> {
         Fault::Nic(FaultKind::DropAcks { .. } | FaultKind::Hold { .. }) => transport == Transport::Sim,
         _ => false,
     };
-    let fault = injection.fault.name();
-    ensure!(is_one, "--inject {injection}: expected {kinds} of a rail of {rails}, got {fault}");
-    Ok(())
+    let refused = || {
+        let fault = injection.fault.name();
+        format!("--inject {injection}: expected {kinds} of a rail of {rails}, got {fault}")
+    };
+    is_one.then_some(()).ok_or_else(refused)
 }
 
 /// What carries the packets, if it can do what the options ask of it.
@@ -58,23 +60,32 @@ pub fn source(options: &NicOptions) -> Result<Source> {
     let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
     let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails, soft_gbps })?;
-    if let Some(gbps) = options.rail_gbps.filter(|_| source.are_devices()) {
-        bail!("--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}");
+    fits(options, source.are_devices(), source.fail_on_request()).map_err(anyhow::Error::msg)?;
+    Ok(source)
+}
+
+/// Whether what was found can do what the options ask of it.
+fn fits(options: &NicOptions, are_devices: bool, fail_on_request: bool) -> Result<(), String> {
+    if let Some(gbps) = options.rail_gbps.filter(|_| are_devices) {
+        return Err(format!(
+            "--rail-gbps: expected no rate with RDMA devices, whose ports have their own, got {gbps}; --nic soft takes \
+             NICs in software"
+        ));
     }
     options.inject.iter().try_for_each(|injection| has(options.transport, injection))?;
-    match options.inject.first().filter(|_| !source.fail_on_request()) {
-        Some(fault) => bail!(
-            "--inject {fault}: expected NICs in software, which fail on request, got hardware; take its cable out, or \
-             its port down, during the run"
-        ),
-        None => Ok(source),
+    match options.inject.first().filter(|_| !fail_on_request) {
+        Some(fault) => Err(format!(
+            "--inject {fault}: expected NICs in software, which fail on request, got hardware; --nic soft takes them. \
+             Of hardware take the cable out, or the port down, during the run"
+        )),
+        None => Ok(()),
     }
 }
 
 /// Joins the job that the environment names; makes one of this process alone where it names none.
 ///
 /// # Errors
-/// The NICs cannot be had, the others were not reached, or the job has another number of ends.
+/// The NICs cannot be opened, the others were not reached, or the job has another number of ends.
 pub fn take(program: &str, source: &Source, ends: u32) -> Result<Place> {
     let place = match Place::from_env(source)? {
         None => Place::alone(source, ends)?,
@@ -113,4 +124,35 @@ pub fn joined<T>(ends: impl IntoIterator<Item = (u32, JoinHandle<Result<T>>)>) -
     }
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        nics: NicOptions,
+    }
+
+    /// A plan of faults made hardware of its own accord, once devices are taken where there are any.
+    #[test]
+    fn hardware_that_was_found_is_refused_where_it_cannot_do_what_was_asked() {
+        let said = |line: &str, are_devices, fail_on_request| {
+            let typed = Typed::parse_from(["program"].into_iter().chain(line.split_whitespace()));
+            fits(&typed.nics, are_devices, fail_on_request)
+        };
+        let fault = "--inject 1s:0.0:down";
+        let hardware = said(fault, true, false).expect_err("it does not fail on request");
+        assert!(hardware.contains("got hardware; --nic soft takes them"), "{hardware}");
+        let rate = said("--rail-gbps 2", true, true).expect_err("ports have their own rate");
+        assert!(rate.contains("got 2; --nic soft takes NICs in software"), "{rate}");
+        for (line, are_devices, fail_on_request) in
+            [("", true, false), (fault, true, true), (fault, false, true), ("--rail-gbps 2", false, true)]
+        {
+            assert_eq!(said(line, are_devices, fail_on_request), Ok(()), "{line}");
+        }
+    }
 }

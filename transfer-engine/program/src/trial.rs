@@ -15,12 +15,13 @@ pub fn alone() -> MutexGuard<'static, ()> {
     RUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program without what a launcher or a user may have set.
+/// A program without what a launcher or a user may have set, on NICs in software whatever the machine has.
 pub fn plain(program: &str) -> Command {
     let mut command = Command::new(program);
-    for name in ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_NIC", "SHUNT_FABRIC", "SHUNT_GIVE_UP"] {
+    for name in ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_FABRIC", "SHUNT_GIVE_UP"] {
         command.env_remove(name);
     }
+    command.env("SHUNT_NIC", "soft");
     command
 }
 
