@@ -71,7 +71,7 @@ impl End {
         bytes: u64,
     ) -> Result<(Self, Box<dyn Bootstrap + Send>)> {
         let Connected { mut engine, world, mates, told: (exchange, end, _) } =
-            connect(member, nics, options.nics.rails)?;
+            connect(member, nics, options.nics.rails())?;
         let memory = heap(bytes)?;
         let region = engine.domain.register(&memory, Rights::ReadWrite)?;
         let regions = exchange.all_gather(&region.describe(Rights::ReadWrite).to_bytes())?;

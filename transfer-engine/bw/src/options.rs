@@ -65,7 +65,8 @@ pub struct Options {
     /// Ends once so many transfers were cancelled, with --mode cancel; --duration is then the limit [default: 5m]
     #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub cancels: Option<u32>,
-    /// The rate of each kind and size of transfer instead, without faults: a row for each, on 1, 2, 4 .. --rails rails
+    /// The rate of each kind and size of transfer instead, without faults: a row for each, on 1, 2, 4 .. --rails rails,
+    /// or on each of a list such as --rails 1,3
     #[arg(long, conflicts_with_all = ["mode", "size", "cancel", "cancels", "inject"])]
     pub table: bool,
     /// How long end 0 begins transfers [default: 3s; a row of --table 500ms]
@@ -114,6 +115,10 @@ impl Options {
 impl Checked for Options {
     fn nics(&self) -> &NicOptions {
         &self.nics
+    }
+
+    fn makes_rows(&self) -> bool {
+        self.table
     }
 
     fn check(&self) -> Result<(), String> {

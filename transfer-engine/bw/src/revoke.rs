@@ -71,7 +71,7 @@ pub fn receive(options: &Options, source: &Source) -> Result<(Part, &'static str
     let fabric = format!("revoke-{}", std::process::id());
     let place = Arc::new(Place::beside(source, 1, &fabric)?);
     place.lines.iter().for_each(|line| shunt::host::complain!("transfer_bw: {line}"));
-    let node = Node::open(&place, 1, options.nics.rails, "127.0.0.1:0")?;
+    let node = Node::open(&place, 1, options.nics.rails(), "127.0.0.1:0")?;
     let at = node.listens_at()?.to_string();
     let mut sender = Sender::start(&at, &fabric)?;
     let part = rounds(options, &node, &mut sender);
@@ -219,7 +219,7 @@ impl Drop for Sender {
 pub fn send(options: &Options, source: &Source, to: &str) -> Result<Part> {
     let fabric = std::env::var("SHUNT_FABRIC").unwrap_or_else(|_| FABRIC.to_owned());
     let place = Arc::new(Place::beside(source, 0, &fabric)?);
-    let node = Node::open(&place, 0, options.nics.rails, "127.0.0.1:0")?;
+    let node = Node::open(&place, 0, options.nics.rails(), "127.0.0.1:0")?;
     let own = Own::new(&node, options, Rights::Local)?;
     let (size, span, mut part) = (options.size, own.memory.span(), Part::default());
     for slot in 0..SLOTS {

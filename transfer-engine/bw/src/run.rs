@@ -15,7 +15,7 @@ pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Par
     let pe = member.pe;
     let bytes = options.transfer_bytes() * SLOTS as u64 + TURNS_BYTES;
     let (mut end, exchange) = End::connect(options, member, nics, bytes)?;
-    shunt::host::complain!("transfer_bw: end {pe}: connected, {} rails", options.nics.rails);
+    shunt::host::complain!("transfer_bw: end {pe}: connected, {} rails", options.nics.rails());
     let planned = Planned::begin(&options.nics.inject, pe, nics).map_err(anyhow::Error::msg)?;
     let mut part = match pe {
         0 => Sender::new(options, &mut end).run()?,

@@ -10,6 +10,7 @@ use shunt_figures::say;
 use shunt_figures::units::show_size;
 use shunt_json::Kind;
 use shunt_transfer::Place;
+use shunt_transfer_program::options::Rails;
 use shunt_transfer_program::{NicOptions, why};
 
 /// Bytes of a page, and of a single write.
@@ -65,8 +66,12 @@ impl Table {
     }
 }
 
-/// 1, 2, 4 and so on below `most`, then that.
-fn rails(most: u32) -> Vec<u32> {
+/// Those of a list; of one number 1, 2, 4 and so on below it, then that.
+fn rails(asked: &NicOptions) -> Vec<u32> {
+    if let Some(several) = asked.rails.several() {
+        return several.to_vec();
+    }
+    let most = asked.rails();
     let powers = std::iter::successors(Some(1), |rails| Some(rails * 2));
     powers.take_while(|rails| *rails < most).chain([most]).collect()
 }
@@ -83,9 +88,9 @@ pub fn run(options: &Options, place: &Place) -> Result<Table> {
     let mut table = Table { verdict: "clean", clock, rail_gbps, rows: Vec::new(), pages_wrong: 0 };
     let paged = PAGES.map(|size| (Mode::Paged, "paged", size));
     let kinds = paged.into_iter().chain(SINGLES.map(|size| (Mode::Single, "single", size)));
-    for rails in rails(options.nics.rails) {
+    for rails in rails(&options.nics) {
         for (mode, name, size) in kinds.clone() {
-            let nics = NicOptions { rails, ..options.nics.clone() };
+            let nics = NicOptions { rails: Rails::of(rails), ..options.nics.clone() };
             let row = Options { nics, mode, size, ..options.clone() };
             let ends = both(place, move |member, nics| rate::run(&row, member, nics))?;
             ensure!(ends.len() == 2, "ends: expected 2, got {}", ends.len());
@@ -113,6 +118,7 @@ pub fn run(options: &Options, place: &Place) -> Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
     fn the_schema_is_kept() {
@@ -120,8 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn rails_double_up_to_what_was_asked() {
-        assert_eq!((rails(1), rails(2), rails(4)), (vec![1], vec![1, 2], vec![1, 2, 4]));
-        assert_eq!((rails(3), rails(6)), (vec![1, 2, 3], vec![1, 2, 4, 6]));
+    fn rails_double_up_to_what_was_asked_and_a_list_is_taken_as_it_is() {
+        let of = |asked: &str| rails(&Options::parse_from(["transfer_bw", "--table", "--rails", asked]).nics);
+        assert_eq!((of("1"), of("2"), of("4")), (vec![1], vec![1, 2], vec![1, 2, 4]));
+        assert_eq!((of("3"), of("6")), (vec![1, 2, 3], vec![1, 2, 4, 6]));
+        assert_eq!((of("1,3"), of("4,1,2")), (vec![1, 3], vec![4, 1, 2]));
     }
 }

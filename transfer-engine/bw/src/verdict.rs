@@ -121,7 +121,7 @@ impl Verdict {
             clock,
             mode: options.mode.to_possible_value().map(|mode| mode.get_name().to_owned()).unwrap_or_default(),
             size: options.size,
-            rails: options.nics.rails,
+            rails: options.nics.rails(),
             gb_s: bytes as f64 / part.took_ns.max(1) as f64,
             part,
         }

@@ -156,6 +156,11 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--cancels", "5"], "--cancels: expected with --mode cancel"),
         (&["--nic", "mlx4"], "[possible values: auto, mlx5, soft]"),
         (&["--table", "--size", "4K"], "'--table' cannot be used with '--size <SIZE>'"),
+        (
+            &["--rails", "1,2,4"],
+            "--rails: expected one number, got 1,2,4; transfer_bw --table has rows for each",
+        ),
+        (&["--table", "--rails", "1,9"], "expected a whole number from 1 to 8, got \"9\""),
         (&["--table", "--pages", "33"], "--pages: expected at most 32 with --table, got 33"),
     ] {
         let output = transfer_bw(arguments);
@@ -260,7 +265,7 @@ fn the_file_of_a_timeline_takes_no_verdict() {
 fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
     let json = std::env::temp_dir().join(format!("transfer_table.{}.json", std::process::id()));
     let file = json.display().to_string();
-    let output = transfer_bw(&["--table", "--rails", "2", "--duration", "20ms", "--json", &file]);
+    let output = transfer_bw(&["--table", "--rails", "3,1", "--duration", "20ms", "--json", &file]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let table: Value = serde_json::from_slice(&std::fs::read(&json).expect("its file")).expect("one object");
@@ -270,7 +275,8 @@ fn the_table_has_a_row_for_each_kind_and_number_of_rails() {
     let of = |rails: u64, mode: &str| {
         rows.iter().filter(|row| row["rails"] == rails && row["mode"] == mode).count()
     };
-    assert_eq!([of(1, "paged"), of(1, "single"), of(2, "paged"), of(2, "single")], [6, 4, 6, 4], "{said}");
+    assert_eq!([of(3, "paged"), of(3, "single"), of(1, "paged"), of(1, "single")], [6, 4, 6, 4], "{said}");
+    assert_eq!((rows[0]["rails"].as_u64(), rows.len()), (Some(3), 20), "{said}");
     assert!(rows.iter().all(|row| row["gb_s"].as_f64() > Some(0.0)), "{said}");
     assert_eq!(said.matches(" paged ").count() + said.matches(" single ").count(), rows.len(), "{said}");
 }

@@ -45,7 +45,7 @@ struct Run<'a> {
 /// A NIC refuses, or the address cannot be used.
 pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> {
     let end = options.end;
-    let node = Node::open(place, end, options.nics.rails, listen)?;
+    let node = Node::open(place, end, options.nics.rails(), listen)?;
     shunt::host::complain!("kv_disagg: decode.{end} listens at {}", node.listens_at()?);
     let (pages, contexts) = (options.cache_pages(), options.concurrent);
     let cache = Cache { shape: options.shape(), pages, contexts };

@@ -25,7 +25,7 @@ const ALONE: u32 = 8;
 /// A NIC refuses.
 pub fn run(options: &Options, place: &Arc<Place>) -> Result<(Vec<Struck>, bool)> {
     let (end, shape) = (options.end, options.shape());
-    let node = Arc::new(Node::open(place, end, options.nics.rails, "127.0.0.1:0")?);
+    let node = Arc::new(Node::open(place, end, options.nics.rails(), "127.0.0.1:0")?);
     let memory = heap(Prefiller::bytes(shape, options.pages, options.slots()))?;
     let mut prefiller = Prefiller::new(end, node.clone(), memory.clone(), shape, options.pages)?;
     let planned = Planned::begin(&options.nics.inject, end, &place.nics).map_err(anyhow::Error::msg)?;

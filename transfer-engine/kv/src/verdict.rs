@@ -125,7 +125,7 @@ impl Verdict {
         Self {
             verdict: verdict.to_owned(),
             clock: done.clock.clone(),
-            rails: options.nics.rails,
+            rails: options.nics.rails(),
             restarted,
             gb_s: bytes as f64 / part.took_ns.max(1) as f64,
             part,

@@ -24,11 +24,11 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
     let place = take("moe_proxy", source, options.ranks)?;
     let (clock, rail_gbps, is_first) = (place.nics.time_label(), place.rail_gbps, place.is_first());
     let buffers = options.buffers().map_err(anyhow::Error::msg)?;
-    let nodes = Node::start(place, options.nics.rails)?;
+    let nodes = Node::start(place, options.nics.rails())?;
     let here: Vec<u32> = nodes.iter().map(Node::end).collect();
     let model = Model::new(buffers.shape, buffers.topk, options.seed, &here);
     if is_first {
-        let (ranks, rails) = (options.ranks, options.nics.rails);
+        let (ranks, rails) = (options.ranks, options.nics.rails());
         shunt::host::complain!("moe_proxy: {ranks} ranks are connected, {rails} rails each");
     }
     let shared = Arc::new((options.clone(), buffers, model));

@@ -68,7 +68,7 @@ impl Options {
     pub fn buffers(&self) -> Result<Buffers, String> {
         let shape = Shape::new(self.ranks, self.experts, self.tokens, self.hidden);
         let shape = shape.map_err(|bad| bad.to_string())?;
-        let (rails, piece_min) = (self.nics.rails, PIECE_MIN);
+        let (rails, piece_min) = (self.nics.rails(), PIECE_MIN);
         Ok(Buffers { shape, topk: self.top_k, private: self.private, rails, piece_min })
     }
 }
@@ -93,7 +93,7 @@ impl Checked for Options {
             let (most, met) = (show_size(MEMORY_MAX), show_size(memory));
             return Err(format!("--tokens: expected at most {most} at all ranks together, got {met}"));
         }
-        let gbps = self.nics.rail_gbps.unwrap_or(1.0) * f64::from(self.nics.rails);
+        let gbps = self.nics.rail_gbps.unwrap_or(1.0) * f64::from(self.nics.rails());
         let seconds = (2 * buffers.own_rows() * buffers.row_bytes()) as f64 * 8e-9 / gbps;
         if seconds > LAYER_MAX_S {
             return Err(format!(

@@ -21,7 +21,7 @@ const LINE: Duration = Duration::from_secs(1);
 /// # Errors
 /// A rank does not answer, or a call is refused.
 pub fn run(options: &Options, buffers: Buffers, model: &Model, node: &Arc<Node>) -> Result<Vec<Part>> {
-    let (number, rails) = (node.end(), options.nics.rails);
+    let (number, rails) = (node.end(), options.nics.rails());
     let rank = Rank::new(node.clone(), rails, buffers)?;
     let ground = rank.ground();
     let before = node.counts()?;

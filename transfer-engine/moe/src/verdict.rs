@@ -175,7 +175,7 @@ impl Verdict {
             top_k: options.top_k,
             private: options.private,
             seed: options.seed,
-            rails: options.nics.rails,
+            rails: options.nics.rails(),
             rail_gbps,
             part,
         }

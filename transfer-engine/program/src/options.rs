@@ -7,7 +7,9 @@ use shunt::soft_nic::fault::{Fault, Injection};
 use shunt_figures::units::{parse_gbps, whole};
 use shunt_settings::NicKind;
 use shunt_transfer::transport::{Names, Reorder, Transport, Way};
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// As they are typed.
 pub(crate) const NAMES: Names = Names {
@@ -42,12 +44,48 @@ fn reorder() -> impl TypedValueParser<Value = Reorder> {
         .map(|name| if name == Reorder::All.name() { Reorder::All } else { Reorder::None })
 }
 
+/// Most rails of an end.
+const RAILS_MAX: u32 = 8;
+
+/// Rails of each end, as they are typed: a number, or several, for rows of a table on each. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rails(Vec<u32>);
+
+impl Rails {
+    /// So many.
+    pub fn of(rails: u32) -> Self {
+        Self(vec![rails])
+    }
+
+    /// Several numbers, if there are.
+    pub fn several(&self) -> Option<&[u32]> {
+        Some(&self.0[..]).filter(|all| all.len() > 1)
+    }
+}
+
+impl FromStr for Rails {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = whole(1..=RAILS_MAX);
+        let all = text.split(',').map(|number| one(number).map_err(|error| error.to_string()));
+        all.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Rails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
 /// Rails, NICs, their faults, and the file of the verdict.
 #[derive(Args, Clone, Debug)]
 pub struct NicOptions {
     /// Rails of each end
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(1..=8))]
-    pub rails: u32,
+    #[arg(long, value_name = "N", default_value_t = Rails::of(2))]
+    pub rails: Rails,
     /// What carries the packets [default: SHUNT_NIC, else soft with --rail-gbps, else auto]
     #[arg(long, value_name = "NIC")]
     pub nic: Option<NicKind>,
@@ -75,6 +113,25 @@ pub struct NicOptions {
 }
 
 impl NicOptions {
+    /// Rails of each end: the most of several numbers.
+    pub fn rails(&self) -> u32 {
+        self.rails.0.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Whether it is one number.
+    ///
+    /// # Errors
+    /// It is a list.
+    pub fn check_rails(&self) -> Result<(), String> {
+        match self.rails.several() {
+            Some(_) => Err(format!(
+                "--rails: expected one number, got {}; transfer_bw --table has rows for each of several",
+                self.rails
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What carries the packets: as was asked, else as the variable says, else what is there. A rate asks for software.
     ///
     /// # Errors
@@ -89,7 +146,7 @@ impl NicOptions {
     pub fn of_end(&self, end: u32) -> Vec<String> {
         let own = self.inject.iter().filter(|injection| injection.pe == end);
         let all = [
-            ("--rails", Some(self.rails.to_string())),
+            ("--rails", Some(self.rails().to_string())),
             ("--transport", Some(self.transport.name().to_owned())),
             ("--nic", self.nic.and_then(|nic| Some(nic.to_possible_value()?.get_name().to_owned()))),
             ("--provider", self.provider.clone()),
@@ -124,8 +181,8 @@ impl NicOptions {
         for injection in &self.inject {
             fault(injection)?;
             let Injection { pe, rail, .. } = injection;
-            if *pe >= ends || rail.is_none_or(|rail| rail >= self.rails) {
-                let (end, last) = (ends - 1, self.rails - 1);
+            if *pe >= ends || rail.is_none_or(|rail| rail >= self.rails()) {
+                let (end, last) = (ends - 1, self.rails() - 1);
                 let which = if end == 1 { "end 0 or 1".to_owned() } else { format!("end 0 to {end}") };
                 let at = rail.map_or_else(|| pe.to_string(), |rail| format!("{pe}.{rail}"));
                 return Err(format!("--inject {injection}: expected {which} and rail 0 to {last}, got {at}"));
@@ -178,6 +235,18 @@ mod tests {
         );
         assert_eq!(kind("--nic mlx5 --rail-gbps 1", Some("soft")), NicKind::Mlx5);
         assert_eq!(kind("--nic soft", Some("mlx5")), NicKind::Soft);
+    }
+
+    #[test]
+    fn several_numbers_of_rails_are_a_list() {
+        let one = of("--rails 4");
+        assert_eq!((one.rails(), one.rails.several(), one.check_rails()), (4, None, Ok(())));
+        let list = of("--rails 1,4,2");
+        assert_eq!((list.rails(), list.rails.several()), (4, Some(&[1, 4, 2][..])));
+        let why = "--rails: expected one number, got 1,4,2; transfer_bw --table has rows for each of several";
+        assert_eq!(list.check_rails(), Err(why.to_owned()));
+        let wrong = "1,9".parse::<Rails>();
+        assert_eq!(wrong, Err("expected a whole number from 1 to 8, got \"9\"".to_owned()));
     }
 
     #[test]

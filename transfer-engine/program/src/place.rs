@@ -59,7 +59,7 @@ pub fn source(options: &NicOptions) -> Result<Source> {
     );
     let nic = options.kind(&|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     let soft_gbps = options.rail_gbps.unwrap_or(SOFT_GBPS);
-    let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails, soft_gbps })?;
+    let source = Source::by(&options.way(), &NAMES, Wish { nic, rails: options.rails(), soft_gbps })?;
     fits(options, source.are_devices(), source.fail_on_request()).map_err(anyhow::Error::msg)?;
     Ok(source)
 }

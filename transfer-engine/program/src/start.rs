@@ -25,6 +25,11 @@ pub trait Checked: Parser {
     /// # Errors
     /// What was expected, and what was typed.
     fn check(&self) -> Result<(), String>;
+
+    /// Whether rows of a table are made, on each number of rails of a list.
+    fn makes_rows(&self) -> bool {
+        false
+    }
 }
 
 /// What came of a run.
@@ -65,7 +70,8 @@ pub fn main<O: Checked>(run: impl FnOnce(&O, &Source) -> Result<Outcome>) -> Exi
         shunt::host::complain!("{error}");
         ExitCode::from(2)
     };
-    if let Err(error) = options.check() {
+    let rails = if options.makes_rows() { Ok(()) } else { options.nics().check_rails() };
+    if let Err(error) = rails.and_then(|()| options.check()) {
         return refused(&format!("error: {error}"));
     }
     // SAFETY: this is the first thread, and none was started yet: the log is the first to have one.

@@ -28,7 +28,7 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
     let place = take("weight_sync", source, options.ends())?;
     let (clock, rail_gbps, is_first) = (place.nics.time_label(), place.rail_gbps, place.is_first());
     let shared = Arc::new((options.clone(), model::params(options)));
-    let ends = Node::start(place, options.nics.rails)?.into_iter().map(|node| {
+    let ends = Node::start(place, options.nics.rails())?.into_iter().map(|node| {
         let (shared, end) = (shared.clone(), node.end());
         (end, std::thread::spawn(move || run::run(&shared.0, &shared.1, node)))
     });

@@ -132,7 +132,7 @@ impl Options {
             return Err(format!("--bytes: expected at most {most} at all ends together, got {met}"));
         }
         // Rank 0 writes all copies over its own rails. Ends that are done wait a minute for it.
-        let gbps = self.nics.rail_gbps.unwrap_or(1.0) * f64::from(self.nics.rails);
+        let gbps = self.nics.rail_gbps.unwrap_or(1.0) * f64::from(self.nics.rails());
         let widest = if self.mode == Mode::P2p { copies.div_ceil(self.trainers.into()) } else { copies };
         let seconds = (bytes * widest.max(1)) as f64 * 8e-9 / gbps;
         if seconds > STEP_MAX_S {

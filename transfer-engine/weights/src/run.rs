@@ -51,7 +51,7 @@ enum Came {
 pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
     let mut end = End::new(options, params, node)?;
     if end.number() == 0 {
-        let (trainers, servers, rails) = (options.trainers, options.servers, options.nics.rails);
+        let (trainers, servers, rails) = (options.trainers, options.servers, options.nics.rails());
         shunt::host::complain!(
             "weight_sync: {trainers} trainers and {servers} servers are connected, {rails} rails each"
         );

@@ -210,7 +210,7 @@ impl Step {
         rails: &[u32],
         (took_ns, gather_ns): (u64, u64),
     ) -> Self {
-        let all = options.trainers * options.nics.rails;
+        let all = options.trainers * options.nics.rails();
         let bytes = wanted_bytes(params, options.rounding());
         Self {
             mode: if is_p2p { "p2p" } else { "rank0" },

@@ -118,7 +118,7 @@ impl Verdict {
             () if missed => "not exercised",
             () => "clean",
         };
-        let rails = rail_gbps.map(|gbps| gbps * f64::from(options.nics.rails * options.trainers) / 8.0);
+        let rails = rail_gbps.map(|gbps| gbps * f64::from(options.nics.rails() * options.trainers) / 8.0);
         Self {
             verdict,
             clock,
@@ -127,7 +127,7 @@ impl Verdict {
             servers: options.servers,
             params: options.params,
             bytes: options.bytes,
-            rails: options.nics.rails,
+            rails: options.nics.rails(),
             rail_gbps,
             watermark: options.watermark,
             watermark_passed,
