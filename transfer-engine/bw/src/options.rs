@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use shunt::soft_nic::fault::format_time;
 use shunt_figures::units::{parse_size, parse_time, show_size, whole};
+use shunt_transfer::Transport;
 use shunt_transfer_program::NicOptions;
 use shunt_transfer_program::start::Checked;
 
@@ -146,6 +147,13 @@ impl Checked for Options {
             return Err("--cancels: expected with --mode cancel, got another mode".to_owned());
         }
         if self.mode == Mode::Revoke {
+            if self.nics.transport != Transport::Rdma {
+                return Err(format!(
+                    "--mode revoke: expected --transport rdma, whose NICs prove that nothing of a sender lands that \
+                     was cut off, got {}",
+                    self.nics.transport.name()
+                ));
+            }
             if matches!(self.cancel, CancelHow::Drain | CancelHow::Unposted) {
                 return Err("--cancel: expected now or never with --mode revoke, got another one".to_owned());
             }

@@ -153,6 +153,12 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         (&["--mode", "other"], "[possible values: single, paged, read, cancel, revoke]"),
         (&["--mode", "revoke", "--cancel", "drain"], "--cancel: expected now or never with --mode revoke"),
         (&["--mode", "revoke", "--inject", "1ms:0.0:down"], "expected no fault with --mode revoke"),
+        // It ran, and the sender's transfers ended without the proof that its verdict asks for.
+        (
+            &["--mode", "revoke", "--transport", "tcp"],
+            "--mode revoke: expected --transport rdma, whose NICs prove",
+        ),
+        (&["--mode", "revoke", "--transport", "shm"], "lands that was cut off, got shm"),
         (&["--cancels", "5"], "--cancels: expected with --mode cancel"),
         (&["--nic", "mlx4"], "[possible values: auto, mlx5, soft]"),
         (&["--table", "--size", "4K"], "'--table' cannot be used with '--size <SIZE>'"),
