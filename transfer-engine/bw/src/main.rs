@@ -54,7 +54,9 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         let (status, why) = (verdict.exit_status(), verdict.why(options));
         is_first |= parts.iter().any(|part| part.is_alone);
         if is_first {
-            verdict.part.phases.iter().for_each(|phase| shunt::host::complain!("transfer_bw: {phase}"));
+            let dropped = phases::left_out(verdict.part.phases_dropped);
+            let lines = verdict.part.phases.iter().map(ToString::to_string).chain(dropped);
+            lines.for_each(|line| shunt::host::complain!("transfer_bw: {line}"));
         }
         (Document::new(verdict).pretty(), status, why)
     };

@@ -30,6 +30,7 @@ pub struct Phase {
 pub struct Phases {
     began: Nanos,
     ended: Vec<Phase>,
+    dropped: u64,
     rails: u32,
     from: Nanos,
     bytes: u64,
@@ -38,7 +39,7 @@ pub struct Phases {
 impl Phases {
     /// Begins with so many rails.
     pub const fn new(now: Nanos, rails: u32) -> Self {
-        Self { began: now, ended: Vec::new(), rails, from: now, bytes: 0 }
+        Self { began: now, ended: Vec::new(), dropped: 0, rails, from: now, bytes: 0 }
     }
 
     /// So many rails work now.
@@ -57,7 +58,11 @@ impl Phases {
     }
 
     fn end(&mut self, now: Nanos) {
-        if self.ended.len() == MOST || now <= self.from {
+        if now <= self.from {
+            return;
+        }
+        if self.ended.len() == MOST {
+            self.dropped += 1;
             return;
         }
         let took = now - self.from;
@@ -70,11 +75,16 @@ impl Phases {
         });
     }
 
-    /// All of them; the last one ends now.
-    pub fn finish(mut self, now: Nanos) -> Vec<Phase> {
+    /// The first ones, and how many came later; the last one ends now.
+    pub fn finish(mut self, now: Nanos) -> (Vec<Phase>, u64) {
         self.end(now);
-        self.ended
+        (self.ended, self.dropped)
     }
+}
+
+/// What is said of phases that are not kept, if there are any.
+pub fn left_out(dropped: u64) -> Option<String> {
+    (dropped > 0).then(|| format!("the first {MOST} phases are kept, {dropped} later ones are not"))
 }
 
 impl std::fmt::Display for Phase {
@@ -117,15 +127,21 @@ mod tests {
             of(3, 400, 200, Some(0.6)),
             of(4, 600, 150, None),
         ];
-        let phases = phases.finish(at(750));
-        assert_eq!(phases, expected);
+        let (phases, dropped) = phases.finish(at(750));
+        assert_eq!((&phases[..], dropped, left_out(dropped)), (&expected[..], 0, None));
         assert_eq!(phases[0].to_string(), "4 rails from 0.000 to 0.400 s: 0.400 GB/s");
     }
 
+    /// What came after the first ones was dropped without a word.
     #[test]
     fn a_port_that_flaps_for_ever_does_not_fill_the_verdict() {
         let mut phases = Phases::new(at(0), 1);
         (1..1_000).for_each(|ms| phases.rails(at(ms), 1 + ms as u32 % 2));
-        assert_eq!(phases.finish(at(2_000)).len(), MOST);
+        let (kept, dropped) = phases.finish(at(2_000));
+        assert_eq!((kept.len(), dropped), (MOST, 1_000 - MOST as u64));
+        assert_eq!(
+            left_out(dropped).as_deref(),
+            Some("the first 64 phases are kept, 936 later ones are not")
+        );
     }
 }

@@ -72,7 +72,8 @@ impl<'a> Receiver<'a> {
             }
         }
         let now = self.end.now();
-        self.part.phases = std::mem::replace(&mut self.phases, Phases::new(now, 0)).finish(now);
+        let phases = std::mem::replace(&mut self.phases, Phases::new(now, 0));
+        (self.part.phases, self.part.phases_dropped) = phases.finish(now);
         let words = self.words()?;
         let (wanted, spoilt) = (words.map(|word| word & !SPOILT), words.map(|word| word & SPOILT != 0));
         let until = self.end.now() + MISSING;

@@ -75,7 +75,8 @@ impl<'a> Sender<'a> {
             self.phases.rails(self.end.now(), self.end.rails());
         }
         let now = self.end.now();
-        self.part.phases = std::mem::replace(&mut self.phases, Phases::new(now, 0)).finish(now);
+        let phases = std::mem::replace(&mut self.phases, Phases::new(now, 0));
+        (self.part.phases, self.part.phases_dropped) = phases.finish(now);
         while self.slots.iter().any(|slot| slot.writing) {
             self.end.step();
             self.cancel_due()?;

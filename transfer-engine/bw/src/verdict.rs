@@ -54,6 +54,8 @@ pub struct Part {
     pub pieces_reordered: u64,
     /// Of the end that moves the bytes: how much was moved while how many rails worked. None of `revoke`.
     pub phases: Vec<Phase>,
+    /// Phases that came after the first 64, which are not kept.
+    pub phases_dropped: u64,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
     /// The other end has left and says nothing: this one speaks for both.
@@ -90,6 +92,7 @@ impl Verdict {
     /// Judges what both ends saw.
     pub fn of(options: &Options, clock: &'static str, sender: &Part, receiver: &Part) -> Self {
         let faults: Vec<_> = sender.faults.iter().chain(&receiver.faults).cloned().collect();
+        let mover = if options.mode == Mode::Read { receiver } else { sender };
         let part = Part {
             pages: receiver.pages,
             pages_wrong: receiver.pages_wrong,
@@ -98,7 +101,8 @@ impl Verdict {
             late_writes: receiver.late_writes,
             max_gap_ns: receiver.max_gap_ns,
             peer_lost: sender.peer_lost || receiver.peer_lost,
-            phases: if options.mode == Mode::Read { &receiver.phases } else { &sender.phases }.clone(),
+            phases: mover.phases.clone(),
+            phases_dropped: mover.phases_dropped,
             faults,
             ..sender.clone()
         };
