@@ -60,7 +60,7 @@ pub struct Options {
     /// Pages of one transfer, with --mode paged, cancel or revoke
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(1..=256))]
     pub pages: u32,
-    /// How transfers are cancelled, with --mode cancel
+    /// How transfers are cancelled, with --mode cancel or revoke
     #[arg(long, value_enum, value_name = "HOW", default_value = "now")]
     pub cancel: CancelHow,
     /// Ends once so many transfers were cancelled, with --mode cancel; --duration is then the limit [default: 5m]
@@ -145,6 +145,9 @@ impl Checked for Options {
         }
         if self.cancels.is_some() && self.mode != Mode::Cancel {
             return Err("--cancels: expected with --mode cancel, got another mode".to_owned());
+        }
+        if self.cancel != CancelHow::Now && !matches!(self.mode, Mode::Cancel | Mode::Revoke) {
+            return Err("--cancel: expected with --mode cancel or revoke, got another mode".to_owned());
         }
         if self.mode == Mode::Revoke {
             if self.nics.transport != Transport::Rdma {

@@ -159,6 +159,9 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
             "--mode revoke: expected --transport rdma, whose NICs prove",
         ),
         (&["--mode", "revoke", "--transport", "shm"], "lands that was cut off, got shm"),
+        // It was ignored.
+        (&["--cancel", "drain"], "--cancel: expected with --mode cancel or revoke, got another mode"),
+        (&["--mode", "read", "--cancel", "never"], "--cancel: expected with --mode cancel or revoke"),
         (&["--cancels", "5"], "--cancels: expected with --mode cancel"),
         (&["--nic", "mlx4"], "[possible values: auto, mlx5, soft]"),
         (&["--table", "--size", "4K"], "'--table' cannot be used with '--size <SIZE>'"),
