@@ -20,7 +20,7 @@ use options::{Mode, Options};
 use shunt_json::Document;
 use shunt_transfer::Source;
 use shunt_transfer_program::place::take;
-use shunt_transfer_program::start::{self, Outcome};
+use shunt_transfer_program::start::{self, Checked as _, Outcome};
 use std::process::ExitCode;
 use verdict::Verdict;
 
@@ -40,7 +40,7 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         let text = Document::new(verdict).pretty();
         return Ok(Outcome { text, is_first: true, is_printed: true, status, why });
     }
-    let place = take("transfer_bw", source, 2)?;
+    let place = take("transfer_bw", source, options.alike(), 2)?;
     let mut is_first = place.is_first();
     let (text, status, why) = if options.table {
         let table = table::run(options, &place)?;

@@ -5,6 +5,7 @@ use shunt::soft_nic::fault::format_time;
 use shunt_figures::units::{parse_size, parse_time, show_size, whole};
 use shunt_transfer::Transport;
 use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::alike::{Alike, given, option, word};
 use shunt_transfer_program::start::Checked;
 
 /// How memory is written.
@@ -120,6 +121,18 @@ impl Checked for Options {
 
     fn makes_rows(&self) -> bool {
         self.table
+    }
+
+    fn own_alike(&self) -> Alike {
+        let mut all = vec![
+            given("--table", self.table),
+            word("--mode", &self.mode),
+            option("--size", show_size(self.size)),
+            option("--pages", self.pages()),
+        ];
+        // The receiver of a row waits as long as the sender sends.
+        all.extend(self.table.then(|| option("--duration", format_time(self.duration()))));
+        all
     }
 
     fn check(&self) -> Result<(), String> {

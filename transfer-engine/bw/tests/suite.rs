@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use shunt_task::ports;
-use shunt_transfer_program::trial::{all_zero, alone, first, last_word, number, plain, said, verdict};
+use shunt_transfer_program::trial::{all_zero, alone, first, job, last_word, number, plain, said, verdict};
 use std::process::{Command, Output, Stdio};
 
 mod fabric;
@@ -69,53 +69,65 @@ fn where_the_receivers_nic_is_gone_its_own_count_says_what_arrived() {
     clean(&fault, |verdict| number(verdict, "failovers") > 0);
 }
 
-/// Two processes of one job, each with arguments of its own.
-fn two_processes(arguments: [&[&str]; 2]) -> [Output; 2] {
-    let _alone = alone();
-    let root = format!("127.0.0.1:{}", ports::free(1).expect("a port"));
-    // Soft NICs that meet no other process's.
-    let runtime = std::env::temp_dir().join(format!("transfer-bw-{}", std::process::id()));
-    std::fs::create_dir_all(&runtime).expect("a folder");
-    let ends = [("0", arguments[0]), ("1", arguments[1])].map(|(rank, arguments)| {
-        program()
-            .args(arguments)
-            .envs([("SHUNT_RANK", rank), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", &root)])
-            .env("XDG_RUNTIME_DIR", &runtime)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts")
-    });
-    let ended = ends.map(|end| end.wait_with_output().expect("its end"));
-    std::fs::remove_dir_all(&runtime).expect("the folder goes");
-    ended
-}
-
 #[test]
 fn two_processes_go_on_by_the_other_port() {
     let arguments = ["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"];
     let both_ends = || {
-        let [first, second] = two_processes([&arguments; 2]);
-        let said = String::from_utf8_lossy(&second.stderr).into_owned();
-        assert_eq!((second.status.code(), second.stdout.len()), (first.status.code(), 0), "{said}");
+        let _alone = alone();
+        let end = || {
+            let mut end = program();
+            end.args(arguments);
+            end
+        };
+        let mut ends = job(ports::free(1).expect("a port"), [end(), end()]);
+        let (second, first) = (ends.pop().expect("end 1"), ends.pop().expect("end 0"));
+        let told = (second.status.code(), second.stdout.len());
+        assert_eq!(told, (first.status.code(), 0), "{}", said(&second));
         first
     };
     first_with("clean", both_ends, there_and_back);
 }
 
-/// Cause: an end was not told that the other one had left in order, and waited until it counted as lost.
+/// Cause: an end was not told that the other one is gone, and waited until it counted as lost.
 #[test]
-fn an_end_whose_partner_has_left_ends_with_that_verdict() {
-    // Its pages do not fit into what the receiver has, and it leaves.
-    let [sender, receiver] = two_processes([&["--size", "64K"], &["--size", "4K"]]);
-    let last = last_word(&sender);
-    assert!(sender.status.code() == Some(1) && last.contains("of the region"), "{last}");
+fn an_end_whose_partner_is_gone_ends_with_that_verdict() {
+    let _alone = alone();
+    let line = ["--duration", "20s"];
+    let mut partner = plain("timeout");
+    partner.args(["--signal=KILL", "2", env!("CARGO_BIN_EXE_transfer_bw")]).args(line);
+    let mut receiver = program();
+    receiver.args(line);
+    let ends = job(ports::free(1).expect("a port"), [partner, receiver]);
     // It speaks for both.
-    let object = verdict(&receiver);
-    let told = (receiver.status.code(), object["verdict"].as_str());
-    assert_eq!(told, (Some(3), Some("peer lost")), "{}", said(&receiver));
+    let object = verdict(&ends[1]);
+    let told = (ends[1].status.code(), object["verdict"].as_str());
+    assert_eq!(told, (Some(3), Some("peer lost")), "{}", said(&ends[1]));
     let why = "transfer_bw: rails to an end that is there: expected one or more, got none";
-    assert_eq!(last_word(&receiver), why);
+    assert_eq!(last_word(&ends[1]), why);
+}
+
+/// Two ends that were started with other options reported immediates that came twice, or bytes that were wrong.
+#[test]
+fn ends_with_other_options_are_refused_at_both() {
+    let _alone = alone();
+    for (here, there, option) in [
+        ("", "--pages 4", "--pages$: expected 8 as at end 0, got 4"),
+        ("--size 4K", "", "--size$: expected 4K as at end 0, got 64K"),
+        ("--mode single", "--mode cancel", "--mode$: expected single as at end 0, got cancel"),
+        ("", "--table", "--table$: expected none as at end 0, got given"),
+        ("--rails 1", "", "--rails$: expected 1 as at end 0, got 2"),
+    ] {
+        let end = |line: &str| {
+            let mut end = program();
+            end.args(line.split_whitespace()).args(["--duration", "100ms"]);
+            end
+        };
+        let ends = job(ports::free(1).expect("a port"), [end(here), end(there)]);
+        for (end, of) in ends.iter().zip([" of end 1", ""]) {
+            let why = format!("error: {}", option.replace('$', of));
+            assert_eq!((end.status.code(), last_word(end)), (Some(2), why), "{}", said(end));
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use clap::{Parser, ValueEnum};
 use shunt_figures::units::{parse_size, parse_time, show_size, whole};
 use shunt_kv::words::Shape;
 use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::alike::Alike;
 use shunt_transfer_program::start::Checked;
 use std::fmt;
 use std::str::FromStr;
@@ -250,6 +251,11 @@ impl Options {
 impl Checked for Options {
     fn nics(&self) -> &NicOptions {
         &self.nics
+    }
+
+    /// Its ends are no job: decoders say their shape to each prefiller.
+    fn own_alike(&self) -> Alike {
+        Alike::new()
     }
 
     fn check(&self) -> Result<(), String> {

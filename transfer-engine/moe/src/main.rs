@@ -11,7 +11,7 @@ use shunt_json::Document;
 use shunt_moe_proxy::model::Model;
 use shunt_transfer::{Node, Source};
 use shunt_transfer_program::place::{joined, take};
-use shunt_transfer_program::start::{self, Outcome};
+use shunt_transfer_program::start::{self, Checked as _, Outcome};
 use std::process::ExitCode;
 use std::sync::Arc;
 use verdict::Verdict;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
-    let place = take("moe_proxy", source, options.ranks)?;
+    let place = take("moe_proxy", source, options.alike(), options.ranks)?;
     let (clock, rail_gbps, is_first) = (place.nics.time_label(), place.rail_gbps, place.is_first());
     let buffers = options.buffers().map_err(anyhow::Error::msg)?;
     let nodes = Node::start(place, options.nics.rails())?;

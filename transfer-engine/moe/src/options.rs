@@ -6,6 +6,7 @@ use shunt_layout::moe::{Shape, TOPK_MAX};
 use shunt_moe_proxy::buffers::Buffers;
 use shunt_transfer_engine::shard::PIECE_MIN;
 use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::alike::{Alike, given, option};
 use shunt_transfer_program::start::Checked;
 
 /// moe_proxy: ranks dispatch the tokens of MoE layers to experts and combine what comes back, layer by layer, through a
@@ -76,6 +77,20 @@ impl Options {
 impl Checked for Options {
     fn nics(&self) -> &NicOptions {
         &self.nics
+    }
+
+    fn own_alike(&self) -> Alike {
+        vec![
+            option("--ranks", self.ranks),
+            option("--layers", self.layers),
+            option("--tokens", self.tokens),
+            option("--hidden", self.hidden),
+            option("--experts", self.experts),
+            option("--top-k", self.top_k),
+            option("--private", self.private),
+            given("--private-sweep", self.private_sweep),
+            option("--seed", self.seed),
+        ]
     }
 
     fn check(&self) -> Result<(), String> {

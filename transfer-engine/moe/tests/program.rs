@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use shunt_task::ports;
-use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, last_word, number, plain, said, verdict};
+use shunt_transfer_program::trial::{
+    RUNS, all_zero, alone, first, job, last_word, number, plain, said, verdict,
+};
 use std::process::{Command, Output, Stdio};
 
 fn program(line: &str) -> Command {
@@ -118,6 +120,19 @@ fn one_process_a_rank() {
     };
     let object = clean(all_ranks, |_| true);
     assert_eq!((number(&object, "ranks"), number(&object, "layers")), (3, 5));
+}
+
+/// Ranks with other sizes waited for each other, or saw rows that were wrong.
+#[test]
+fn ranks_with_other_options_are_refused_at_all() {
+    let _alone = alone();
+    let lines = ["--top-k 4", "--top-k 4", "--top-k 2"];
+    let ranks = lines.map(|line| program(&format!("--ranks 3 --experts 12 --layers 2 {line}")));
+    let ends = job(ports::free(1).expect("a port"), ranks);
+    for (end, of) in ends.iter().zip([" of end 2", " of end 2", ""]) {
+        let why = format!("error: --top-k{of}: expected 4 as at end 0, got 2");
+        assert_eq!((end.status.code(), last_word(end)), (Some(2), why), "{}", said(end));
+    }
 }
 
 /// Both rails of rank 1 are gone.

@@ -135,6 +135,23 @@ impl Place {
         Ok((nics, tells_of.map_or_else(Vec::new, |ends| source.lines(ends))))
     }
 
+    /// The end that this process is, or the first that lives here.
+    pub fn own(&self) -> u32 {
+        self.net.as_ref().map_or(0, TcpNet::rank)
+    }
+
+    /// What the processes of the job say, by end, of which this one says `own`: before their ends are connected. A
+    /// process without others hears itself.
+    ///
+    /// # Errors
+    /// Another one does not answer.
+    pub fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, NoNode> {
+        match &self.net {
+            Some(net) => Ok(net.bootstrap().all_gather(own)?),
+            None => Ok(vec![own.to_vec()]),
+        }
+    }
+
     /// Ends of the job.
     pub fn ends(&self) -> u32 {
         self.ends

@@ -1,5 +1,6 @@
 //! Where the ends are: all in this process, or one, and the others in other processes of the job.
 
+use crate::alike::{self, Alike, option};
 use crate::options::{NAMES, NicOptions};
 use anyhow::{Result, ensure};
 use shunt::host::error::GpuError;
@@ -82,15 +83,26 @@ fn fits(options: &NicOptions, are_devices: bool, fail_on_request: bool) -> Resul
     }
 }
 
-/// Joins the job that the environment names; makes one of this process alone where it names none.
+/// Joins the job that the environment names; makes one of this process alone where it names none. `own`: options that
+/// all its ends must have alike.
 ///
 /// # Errors
-/// The NICs cannot be opened, the others were not reached, or the job has another number of ends.
-pub fn take(program: &str, source: &Source, ends: u32) -> Result<Place> {
+/// The NICs cannot be opened, the others were not reached, they have other options, or the job has another number of
+/// ends.
+pub fn take(program: &str, source: &Source, own: Alike, ends: u32) -> Result<Place> {
     let place = match Place::from_env(source)? {
         None => Place::alone(source, ends)?,
         Some(place) => place,
     };
+    let own = [vec![option("program", program)], own].concat();
+    let all = place.exchange(&serde_json::to_vec(&own)?)?;
+    let all: Vec<Alike> =
+        all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>().map_err(|_| {
+            NoNode::Refused(format!("program: expected {program} at all ends, got another one"))
+        })?;
+    if let Some(difference) = alike::difference(place.own(), &all) {
+        return Err(NoNode::Refused(difference).into());
+    }
     let met = place.ends();
     let wrong = || NoNode::Refused(format!("processes: expected {ends}, got {met}; use shunt run -n {ends}"));
     ensure!(met == ends, wrong());

@@ -1,5 +1,6 @@
 //! A program from its command line to its exit status.
 
+use crate::alike::{Alike, option};
 use crate::options::NicOptions;
 use crate::place;
 use anyhow::Result;
@@ -25,6 +26,14 @@ pub trait Checked: Parser {
     /// # Errors
     /// What was expected, and what was typed.
     fn check(&self) -> Result<(), String>;
+
+    /// Those of its own that all ends of a run must have alike.
+    fn own_alike(&self) -> Alike;
+
+    /// All that all ends of a run must have alike.
+    fn alike(&self) -> Alike {
+        [vec![option("--rails", &self.nics().rails)], self.own_alike()].concat()
+    }
 
     /// Whether rows of a table are made, on each number of rails of a list.
     fn makes_rows(&self) -> bool {

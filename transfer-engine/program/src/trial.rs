@@ -2,7 +2,7 @@
 
 use crate::start::exit_status;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Times at which faults strike are wall times, and a busy machine is still at something else then: a run that does not
@@ -23,6 +23,23 @@ pub fn plain(program: &str) -> Command {
     }
     command.env("SHUNT_NIC", "soft");
     command
+}
+
+/// What came of the ends of a job that was started by hand, by number. `meet`: where they find each other, a port of
+/// this machine, and on a fabric of its own.
+///
+/// # Panics
+/// One does not start.
+pub fn job(meet: u16, ends: impl IntoIterator<Item = Command>) -> Vec<Output> {
+    let mut ends: Vec<Command> = ends.into_iter().collect();
+    let world = ends.len().to_string();
+    let start = |(rank, end): (usize, &mut Command)| {
+        end.envs([("SHUNT_RANK", &rank.to_string()), ("SHUNT_WORLD", &world)]);
+        end.env("SHUNT_ROOT", format!("127.0.0.1:{meet}")).env("SHUNT_FABRIC", format!("job-{meet}"));
+        end.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    };
+    let started: Vec<_> = ends.iter_mut().enumerate().map(start).collect();
+    started.into_iter().map(|end| end.wait_with_output().expect("its end")).collect()
 }
 
 /// All that a run said.

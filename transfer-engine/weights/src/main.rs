@@ -15,7 +15,7 @@ use options::Options;
 use shunt_json::Document;
 use shunt_transfer::{Node, Source};
 use shunt_transfer_program::place::{joined, take};
-use shunt_transfer_program::start::{self, Outcome};
+use shunt_transfer_program::start::{self, Checked as _, Outcome};
 use std::process::ExitCode;
 use std::sync::Arc;
 use verdict::Verdict;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, source: &Source) -> Result<Outcome> {
-    let place = take("weight_sync", source, options.ends())?;
+    let place = take("weight_sync", source, options.alike(), options.ends())?;
     let (clock, rail_gbps, is_first) = (place.nics.time_label(), place.rail_gbps, place.is_first());
     let shared = Arc::new((options.clone(), model::params(options)));
     let ends = Node::start(place, options.nics.rails())?.into_iter().map(|node| {

@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use shunt_figures::units::{parse_size, show_size, whole};
 use shunt_transfer_program::NicOptions;
+use shunt_transfer_program::alike::{Alike, given, option, word};
 use shunt_transfer_program::start::Checked;
 use shunt_weight_sync::stages::Rounding;
 
@@ -148,6 +149,23 @@ impl Options {
 impl Checked for Options {
     fn nics(&self) -> &NicOptions {
         &self.nics
+    }
+
+    fn own_alike(&self) -> Alike {
+        vec![
+            option("--trainers", self.trainers),
+            option("--servers", self.servers),
+            option("--params", self.params),
+            option("--bytes", show_size(self.bytes)),
+            option("--steps", self.steps),
+            word("--mode", &self.mode),
+            option("--replicas", self.replicas()),
+            word("--copies", &self.copies),
+            word("--change", &self.change),
+            option("--piece", show_size(self.piece)),
+            // With faults there are steps more.
+            given("--inject", !self.nics.inject.is_empty()),
+        ]
     }
 
     fn check(&self) -> Result<(), String> {

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use shunt_task::ports;
-use shunt_transfer_program::trial::{RUNS, all_zero, alone, first, last_word, number, plain, said, verdict};
+use shunt_transfer_program::trial::{
+    RUNS, all_zero, alone, first, job, last_word, number, plain, said, verdict,
+};
 use std::process::{Command, Output, Stdio};
 
 fn program(line: &str) -> Command {
@@ -107,6 +109,18 @@ fn one_process_an_end() {
         ends.remove(0)
     };
     clean(all_ends, |_| true);
+}
+
+/// Each end computed a schedule of its own.
+#[test]
+fn ends_with_other_options_are_refused_at_all() {
+    let _alone = alone();
+    let ends = ["2M", "1M"].map(|bytes| program(&format!("--trainers 1 --servers 1 --bytes {bytes}")));
+    let ends = job(ports::free(1).expect("a port"), ends);
+    for (end, of) in ends.iter().zip([" of end 1", ""]) {
+        let why = format!("error: --bytes{of}: expected 2M as at end 0, got 1M");
+        assert_eq!((end.status.code(), last_word(end)), (Some(2), why), "{}", said(end));
+    }
 }
 
 /// Both rails of trainer 1 are gone. Its shards have replicas: the step is made again without it.
