@@ -22,6 +22,26 @@ pub enum FabricError {
         /// In libfabric's words.
         text: String,
     },
+    /// No domain of a provider can carry rails, or there is no such provider.
+    #[error(
+        "provider {provider} of libfabric: expected a domain with FI_EP_RDM, FI_MSG and FI_RMA, got none; fi_info -p \
+         '{provider}' shows what it has here, fi_info -l which providers there are"
+    )]
+    NoDomain {
+        /// As it was asked for.
+        provider: String,
+    },
+    /// A provider has domains, and none at an address.
+    #[error(
+        "address {address}: expected one of this machine, in numbers, where provider {provider} of libfabric has a \
+         domain, got another; fi_info -p '{provider}' shows its addresses"
+    )]
+    NoAddress {
+        /// As it was asked for.
+        address: String,
+        /// See [`FabricError::NoDomain`].
+        provider: String,
+    },
     /// A provider or a call does not fit.
     #[error("{what}: expected {want}, got {met}")]
     Unfit {

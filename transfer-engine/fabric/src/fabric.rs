@@ -285,9 +285,23 @@ fn find(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> Result<Info
         let met = std::env::var(name).map_or_else(|_| "none".to_owned(), |met| format!("{met:?}"));
         return Err(FabricError::Unfit { what: "tcp;ofi_rxm", want, met });
     }
+    if code == -(sys::FI_ENODATA as i32) {
+        return Err(none_found(library, wanted, mode));
+    }
     checked("fi_getinfo", wanted.provider, code as isize)?;
     let list = NonNull::new(list).ok_or_else(|| unfit("a domain of it", wanted.provider))?;
     Ok(Infos(library, list))
+}
+
+/// Why no domain fits: the address, if there is one without it.
+fn none_found(library: &'static Fabric, wanted: &Wanted<'_>, mode: u32) -> FabricError {
+    let provider = wanted.provider.to_owned();
+    match wanted.address {
+        Some(address) if find(library, &Wanted { address: None, ..*wanted }, mode).is_ok() => {
+            FabricError::NoAddress { address: address.to_owned(), provider }
+        }
+        _ => FabricError::NoDomain { provider },
+    }
 }
 
 fn owned(text: *const c_char) -> String {
