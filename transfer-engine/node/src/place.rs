@@ -8,7 +8,7 @@ use shunt::host::connect::Bootstrap;
 use shunt::host::connect::tcp::TcpNet;
 use shunt::host::job::{Flags, Job, Joining};
 use shunt::machine::{self, MachinePorts};
-use shunt::soft_nic::uplink::{UnixUplink, remove_unused_fabric};
+use shunt::soft_nic::uplink::{UnixUplink, UplinkError, remove_unused_fabric};
 use shunt::soft_nic::{Fabric, FabricConfig, NicConfig, RailAt};
 use shunt::{LINK_NS, Member, Members, OpenNics, SoftNics};
 use std::ops::Range;
@@ -44,12 +44,19 @@ fn soft(
     Ok(OpenNics::Soft(Arc::new(SoftNics::with(config, nics, attach)?)))
 }
 
+/// What to do where another process has the place of this one.
+const OTHERS: &str = "; give each job a fabric of its own: SHUNT_FABRIC=NAME at all its ends. Ends of one job need \
+                      numbers of their own";
+
 /// Soft NICs of one end on a fabric that other processes are on.
 fn on_fabric(wish: &Wish, end: u32, fabric: &str) -> Result<OpenNics, NoNode> {
     soft(wish, end..end + 1, |own| {
-        let refused = |why: String| NoNode::Fabric { name: fabric.to_owned(), why };
-        let uplink = UnixUplink::open(fabric, &[]).map_err(|error| refused(error.to_string()))?;
-        own.attach(Box::new(uplink)).map_err(|error| refused(error.to_string()))
+        let refused = |error: UplinkError| {
+            let hint = if matches!(error, UplinkError::Taken { .. }) { OTHERS } else { "" };
+            NoNode::Fabric { name: fabric.to_owned(), why: format!("{error}{hint}") }
+        };
+        let uplink = UnixUplink::open(fabric, &[]).map_err(refused)?;
+        own.attach(Box::new(uplink)).map_err(refused)
     })
 }
 

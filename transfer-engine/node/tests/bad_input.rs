@@ -1,8 +1,9 @@
 //! What makes no sense, a row each: the error, before anything is posted and in time, while another transfer goes on.
 
 use super::{Own, SOON, described, nodes, open, pattern, place};
+use shunt::soft_nic::uplink::remove_unused_fabric;
 use shunt_transfer::connect::connect;
-use shunt_transfer::{CallError, NoNode, Node, Secret, Source};
+use shunt_transfer::{CallError, NicKind, NoNode, Node, Place, Secret, Source, Wish};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::message::MESSAGE_MAX;
 use shunt_transfer_engine::rc::address_from_bytes;
@@ -334,4 +335,20 @@ fn an_address_of_libfabric_that_is_another_machines_is_refused_before_anybody_wa
     }
     let error = source("192.0.2.1").err().expect("no machine has it").to_string();
     assert!(error.starts_with("addresses: expected those of this machine, got 192.0.2.1: "), "{error}");
+}
+
+/// The error of the second job said nothing of the variable that keeps them apart.
+#[test]
+fn two_jobs_on_one_fabric_are_told_how_to_have_one_each() {
+    let source =
+        Source::find(Wish { nic: NicKind::Soft, rails: 1, soft_gbps: 1.0 }).expect("software is there");
+    let fabric = format!("jobs-{}", std::process::id());
+    let first = Place::beside(&source, 0, &fabric).expect("its place is free");
+    let second = Place::beside(&source, 0, &fabric).err().expect("its place is taken").to_string();
+    assert!(
+        second.contains("a live process has the address") && second.contains("SHUNT_FABRIC=NAME"),
+        "{second}"
+    );
+    drop(first);
+    let _ = remove_unused_fabric(&fabric);
 }
