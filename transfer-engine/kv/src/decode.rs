@@ -66,8 +66,10 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
     };
     let until = Instant::now() + options.within();
     // All prefillers that it was told of, so that none is idle because it came late.
+    let mut refused = None;
     while run.decoder.serving() < options.prefill as usize && Instant::now() < until {
         run.step()?;
+        run.tell_refused(&mut refused)?;
     }
     let serving = run.decoder.serving();
     shunt::host::complain!("kv_disagg: decode.{end} begins, {serving} prefillers serve");
@@ -94,6 +96,16 @@ pub fn run(options: &Options, place: &Arc<Place>, listen: &str) -> Result<Part> 
 }
 
 impl Run<'_> {
+    /// Says what cannot be a prefiller, and why. One that tries again and again is told of once.
+    fn tell_refused(&self, said: &mut Option<String>) -> Result<()> {
+        let refused = self.decoder.node().last_refused()?;
+        if let Some(why) = refused.as_ref().filter(|_| refused != *said) {
+            shunt::host::complain!("kv_disagg: decode.{}: refused {why}", self.options.end);
+        }
+        *said = refused;
+        Ok(())
+    }
+
     /// Asks for as much as may be open.
     fn ask(&mut self) -> Result<()> {
         while self.asked < self.options.requests && self.decoder.open() < self.options.concurrent as usize {

@@ -51,6 +51,9 @@ pub fn run(options: &Options, place: &Arc<Place>) -> Result<(Vec<Struck>, bool)>
         Ok(())
     })?;
     shunt::host::complain!("kv_disagg: end {end} has served {} requests and ends", prefiller.served());
+    if let Some(why) = prefiller.refusal() {
+        shunt::host::complain!("kv_disagg: end {end} refused requests: {why}");
+    }
     let struck = planned.struck(&place.nics).map_err(anyhow::Error::msg)?;
     Ok((struck, !alone.into_inner()))
 }

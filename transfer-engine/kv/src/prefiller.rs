@@ -61,6 +61,7 @@ pub struct Prefiller {
     waiting: VecDeque<(u32, Ask)>,
     running: Vec<Running>,
     served: u64,
+    refusal: Option<String>,
 }
 
 impl Prefiller {
@@ -102,6 +103,7 @@ impl Prefiller {
             waiting: VecDeque::new(),
             running: Vec::new(),
             served: 0,
+            refusal: None,
         })
     }
 
@@ -113,6 +115,11 @@ impl Prefiller {
     /// Requests that were written whole.
     pub fn served(&self) -> u64 {
         self.served
+    }
+
+    /// Why the last request that it did not take was refused.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// Requests that it works on, and that wait.
@@ -183,6 +190,7 @@ impl Prefiller {
             }
             Word::Ask(ask) => {
                 if let Err(why) = self.check(from, &ask) {
+                    self.refusal = Some(why.clone());
                     return self.say(from, &Word::Over(ask.id, Some(why)));
                 }
                 self.waiting.push_back((from, ask));
@@ -200,7 +208,8 @@ impl Prefiller {
             return Err("a cache: expected a description, got none".to_owned());
         };
         if cache.shape != self.shape {
-            return Err(format!("shape: expected {:?}, got {:?}", self.shape, cache.shape));
+            let (want, met) = (self.shape, cache.shape);
+            return Err(format!("shape of a cache: expected {want} as at its prefiller, got {met}"));
         }
         let (count, most) = (ask.pages.len(), self.pages_max);
         if count == 0 || count > most as usize {

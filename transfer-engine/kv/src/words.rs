@@ -1,6 +1,7 @@
 //! What decoders and prefillers say to each other, as messages of the transfer engine.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Version of what [`Word::to_bytes`] writes.
 const VERSION: u8 = 1;
@@ -27,6 +28,13 @@ pub struct Shape {
     pub page_len: u64,
     /// Bytes of the context: what follows the last layer, in one write.
     pub context_len: u64,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layers, page_len, context_len } = self;
+        write!(f, "{layers} layers, pages of {page_len} bytes and a context of {context_len} bytes")
+    }
 }
 
 /// A message.

@@ -206,7 +206,7 @@ fn what_a_prefiller_cannot_write_is_told_with_its_reason() {
     let prefiller = works(1, node(&place, 1), &at, other);
     asks.ask(0);
     asks.until(|asks| !asks.ended.is_empty());
-    let why = |how: &How| matches!(how, How::Cancelled(Some(why)) if why.starts_with("shape: expected"));
+    let why = |how: &How| matches!(how, How::Cancelled(Some(why)) if why.starts_with("shape of a cache: expected "));
     assert_eq!(
         (asks.count(why), asks.decoder.again(), asks.decoder.used_pages()),
         (1, 2, 0),

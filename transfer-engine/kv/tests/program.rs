@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use shunt_transfer_program::trial::{all_zero, alone, first, last_word, number, plain, said};
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
 
 fn kv_disagg(arguments: &[&str]) -> Output {
     let _alone = alone();
@@ -55,6 +56,57 @@ fn processes_go_over_what_was_asked_for_and_a_rail_comes_back() {
     let shown = |verdict: &Value| ["failovers", "returns"].iter().all(|field| number(verdict, field) > 0);
     let verdict = clean(&[&arguments[..], &faults].concat(), shown);
     assert_eq!(verdict["clock"].as_str(), Some("libfabric tcp, wall time"));
+}
+
+/// What a decoder and a prefiller say that are started by hand, with options and a secret each.
+fn by_hand(decode: (&str, &str), prefill: (&str, &str)) -> [String; 2] {
+    let _alone = alone();
+    let start = |fixed: &str, (line, secret): (&str, &str)| {
+        let mut command = plain(env!("CARGO_BIN_EXE_kv_disagg"));
+        command.args(fixed.split(' ')).args(line.split_whitespace()).env("SHUNT_SECRET", secret);
+        command.env("SHUNT_FABRIC", format!("by-hand-{}", std::process::id()));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    };
+    let mut decoder =
+        start("--role decode --prefill 1 --requests 3 --within 5s --listen 127.0.0.1:0", decode);
+    let mut lines = BufReader::new(decoder.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let at = lines.find_map(|line| Some(line.split_once(" listens at ")?.1.to_owned())).expect("it listens");
+    let prefiller = start(&format!("--role prefill --end 1 --connect {at}"), prefill);
+    let output = prefiller.wait_with_output().expect("its end");
+    let told = lines.collect::<Vec<_>>().join("\n");
+    decoder.wait().expect("its end");
+    [told, said(&output)]
+}
+
+/// The decoder was silent.
+#[test]
+fn a_decoder_says_that_a_prefiller_has_another_secret() {
+    let [first, second] = ["0123456789abcdef", "fedcba9876543210"];
+    let [decoder, prefiller] = by_hand(("", first), ("", second));
+    let why = "kv_disagg: decode.0: refused 127.0.0.1: ";
+    assert_eq!(decoder.matches(why).count(), 1, "{decoder}");
+    assert!(prefiller.contains("it does not have the same secret"), "{prefiller}");
+}
+
+/// It was Debug text at the decoder, and nothing at the prefiller.
+#[test]
+fn caches_of_another_shape_are_told_in_words_at_both_ends() {
+    let secret = "0123456789abcdef";
+    for said in by_hand(("", secret), ("--layers 3", secret)) {
+        let why = "shape of a cache: expected 3 layers, pages of 16384 bytes and a context of 4096 bytes as at its \
+                   prefiller, got 8 layers, pages of 16384 bytes and a context of 4096 bytes";
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// The error was that of the file alone.
+#[test]
+fn a_secret_that_is_missing_is_told_with_its_variable() {
+    let mut command = plain(env!("CARGO_BIN_EXE_kv_disagg"));
+    command.args(["--role", "decode", "--listen", "127.0.0.1:0"]).env("SHUNT_SECRET_FILE", "/no/such");
+    let output = command.output().expect("the program starts");
+    let why = "error: SHUNT_SECRET_FILE: /no/such: No such file or directory (os error 2)";
+    assert_eq!((output.status.code(), last_word(&output).as_str()), (Some(2), why));
 }
 
 #[test]

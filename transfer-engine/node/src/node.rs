@@ -90,6 +90,7 @@ pub type Message = (u32, Vec<u8>);
 pub(crate) struct Known {
     pub there: Mutex<BTreeSet<u32>>,
     pub changes: Mailbox<Change>,
+    pub refused: Mutex<Option<String>>,
 }
 
 /// Who the others are.

@@ -45,6 +45,11 @@ impl MeshHost for Host {
         Some(joined.0)
     }
 
+    fn refused(&self, from: SocketAddr, why: &str) {
+        let text = format!("{}: {why}", from.ip());
+        *self.known.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
     fn leave(&self, number: u32) {
         let was_there = self.known.there.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         let known = self.known.clone();
@@ -189,6 +194,15 @@ impl Node {
     /// It is an end of a job.
     pub fn next_change(&self, patience: Duration) -> Result<Option<Change>, CallError> {
         self.mesh()?.1.changes.take(patience)
+    }
+
+    /// The last one that cannot be a peer while it lives, by its host, and why: it has another secret or version, or is
+    /// no node.
+    ///
+    /// # Errors
+    /// It is an end of a job.
+    pub fn last_refused(&self) -> Result<Option<String>, CallError> {
+        Ok(self.mesh()?.1.refused.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Peers that are there.

@@ -18,7 +18,9 @@ pub fn alone() -> MutexGuard<'static, ()> {
 /// A program without what a launcher or a user may have set, on NICs in software whatever the machine has.
 pub fn plain(program: &str) -> Command {
     let mut command = Command::new(program);
-    for name in ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_FABRIC", "SHUNT_GIVE_UP"] {
+    for name in
+        ["SHUNT_RANK", "SHUNT_WORLD", "SHUNT_FABRIC", "SHUNT_GIVE_UP", "SHUNT_SECRET", "SHUNT_SECRET_FILE"]
+    {
         command.env_remove(name);
     }
     command.env("SHUNT_NIC", "soft");

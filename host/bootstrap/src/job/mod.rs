@@ -42,6 +42,9 @@ pub struct Flags {
     pub root: Option<String>,
 }
 
+/// The variable that names a file with the secret.
+const SECRET_FILE: &str = "SHUNT_SECRET_FILE";
+
 /// Where the job secret comes from.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
@@ -68,7 +71,8 @@ impl SecretSource {
     pub fn load(&self) -> Result<Secret, SecretError> {
         match self {
             Self::Text(text) => Secret::from_text(text),
-            Self::File(path) => Secret::from_file(path),
+            Self::File(path) => Secret::from_file(path)
+                .map_err(|error| SecretError::Named { variable: SECRET_FILE, error: Box::new(error) }),
             Self::User(directory) => Secret::of_user(directory),
         }
     }
@@ -214,7 +218,7 @@ pub fn check(lookup: &dyn Fn(&str) -> Option<String>) -> Result<(), ConfigError>
     env.number("SHUNT_ROOT_FD", 0..=i32::MAX as u32)?;
     env.parse("SHUNT_FABRIC", |text| check_fabric_name(text).ok().map(|_| ()))?;
     env.parse(INTERFACE, |text| text.parse::<InterfaceSpec>().ok())?;
-    let file = env.parse("SHUNT_SECRET_FILE", |text| Secret::from_file(Path::new(text)).ok());
+    let file = env.parse(SECRET_FILE, |text| Secret::from_file(Path::new(text)).ok());
     // A file that is missing and one that others can read are mended in different ways.
     let why = |met: String| Secret::from_file(Path::new(&met)).err().map_or(met, |error| error.to_string());
     file.map_err(|error| ConfigError { met: why(error.met), ..error })?;
@@ -394,7 +398,7 @@ pub fn secret_source(
     let text = env.parse("SHUNT_SECRET", |text| Secret::from_text(text).ok().map(|_| text.to_owned()));
     // The secret itself must not stand in an error.
     let text = text.map_err(|error| ConfigError { met: "..".to_owned(), ..error })?;
-    let file = env.parse("SHUNT_SECRET_FILE", |path| (!path.is_empty()).then(|| PathBuf::from(path)))?;
+    let file = env.parse(SECRET_FILE, |path| (!path.is_empty()).then(|| PathBuf::from(path)))?;
     match (text, file) {
         (Some(_), Some(_)) => Err(JobError::TwoSecrets),
         (Some(text), None) => Ok(SecretSource::Text(text)),

@@ -37,6 +37,14 @@ pub enum SecretError {
         /// The system's words.
         detail: String,
     },
+    /// What a variable names is none.
+    #[error("{variable}: {error}")]
+    Named {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong.
+        error: Box<SecretError>,
+    },
     /// No random bytes.
     #[error("the system gives no random bytes: {detail}")]
     Random {

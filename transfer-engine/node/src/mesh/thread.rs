@@ -33,6 +33,8 @@ pub(crate) trait Host: Send {
     fn join(&self, hello: Hello, leads: bool) -> Option<u32>;
     /// The engine cuts a peer off.
     fn leave(&self, number: u32);
+    /// Another process cannot be a peer while it lives.
+    fn refused(&self, from: SocketAddr, why: &str);
 }
 
 /// What a mesh is made of.
@@ -230,6 +232,9 @@ impl Driver {
             }
             if let Some((why, for_good)) = over {
                 self.pipes.remove(&line);
+                if for_good {
+                    self.host.refused(from, &why);
+                }
                 self.book.over(Instant::now(), line, (&why, for_good));
             }
         }
