@@ -197,7 +197,7 @@ int ste_listens_at(ste_engine *engine, char *text, size_t *bytes);
 /* Meets the node that listens at `to`, and waits for lanes to it: all rails, or those that are open when the time is
  * over. *peer is its number here, and it has another one for this node. One that is connected has its number.
  * STE_NICS: it did not answer in time, or no lane opened; at once where it has another secret, another version or another
- * number of rails, or is this node itself. */
+ * number of rails, or is this node itself. It is no peer then: one that joined meanwhile has left again. */
 int ste_connect(ste_engine *engine, const char *to, uint64_t timeout_ns, uint32_t *peer);
 /* Peers of a node that are there. *count: the places in `peers`, then how many there are. With `peers` NULL it says
  * how many alone. */
@@ -256,7 +256,8 @@ int ste_scatter(ste_engine *engine, ste_region *from, const ste_share *shares, s
 int ste_shares(ste_operation *operation, ste_result *results, size_t *count);
 /* Starts to meet others: ends when each of them has called it with this end, or after this time with STE_MISSING. The
  * regions lend their keys alone, and targets are for writes. What was written before is not covered: wait for its end
- * first. Where one failed take another immediate for the next: a late one would count. */
+ * first. Another failure is that of a peer which has come and may not know that this end has. Where one failed take
+ * another immediate for the next: a late one would count. */
 int ste_barrier(ste_engine *engine, uint32_t imm, ste_region *region, const ste_other *others, size_t count,
                 uint64_t timeout_ns, void *user, ste_operation **operation);
 
