@@ -161,3 +161,36 @@ impl End {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use shunt_transfer::{NicKind, Place, Source, Wish};
+    use shunt_transfer_program::place::joined;
+
+    /// Cause: an end was not told that the other one had left in order, and waited until it counted as lost.
+    #[test]
+    fn an_end_whose_partner_has_left_waits_no_longer() {
+        let wish = Wish { nic: NicKind::Soft, rails: 1, soft_gbps: 1.0 };
+        let place = Place::alone(&Source::find(wish).expect("software is there"), 2).expect("NICs");
+        let options = Options::parse_from(["transfer_bw", "--rails", "1"]);
+        let ends = place.members().into_iter().map(|member| {
+            let (nics, options, pe) = (place.nics.clone(), options.clone(), member.pe);
+            let run = move || {
+                let (mut end, _exchange) = End::connect(&options, member, &nics, 4096)?;
+                end.meet()?;
+                if pe == 0 {
+                    end.linger()
+                } else {
+                    end.until("a word that is never said", |_| Ok(false))?
+                }
+                Ok(())
+            };
+            (pe, std::thread::spawn(run))
+        });
+        let failed = joined(ends.collect::<Vec<_>>()).expect_err("one has left").to_string();
+        let why = "end 1: a word that is never said: expected it of the other end, got one that has left";
+        assert_eq!(failed, why);
+    }
+}

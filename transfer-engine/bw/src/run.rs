@@ -29,8 +29,8 @@ pub fn run(options: &Options, member: Member, nics: &Carriers) -> Result<Vec<Par
     part.pieces_reordered = nics.reordered();
     part.faults = planned.struck(nics).map_err(anyhow::Error::msg)?;
     let all = exchange.all_gather(&serde_json::to_vec(&part)?);
-    if all.is_err() && end.has_left {
-        // It says no more. What this end saw is judged.
+    if all.is_err() && part.peer_lost {
+        // The other end says no more. What this end saw is judged.
         let own = Part { is_alone: true, ..part };
         return Ok(if pe == 0 { vec![own, Part::default()] } else { vec![Part::default(), own] });
     }

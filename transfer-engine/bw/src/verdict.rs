@@ -58,7 +58,7 @@ pub struct Part {
     pub phases_dropped: u64,
     /// Faults at NICs of this end.
     pub faults: Vec<Struck>,
-    /// The other end has left and says nothing: this one speaks for both.
+    /// The other end has left, or is gone: this one speaks for both.
     #[serde(skip)]
     pub is_alone: bool,
 }
