@@ -86,10 +86,8 @@ impl Hca {
     pub(crate) fn poll_doorbells(&mut self, look: DoorbellLook, cx: &mut StepContext) -> bool {
         let mut any = false;
         self.pages.begin_look();
-        for id in 1..=self.pages.made() as u32 {
-            if !self.pages.is_used(id) {
-                continue;
-            }
+        for at in 0..self.pages.watched() {
+            let id = self.pages.watched_page(at);
             for n in 0..REGISTERS_POLLED {
                 let Some(rung) = self.pages.take(look, id, n) else { continue };
                 any = true;

@@ -97,7 +97,8 @@ fn an_end_whose_partner_was_killed_has_a_verdict() {
     partner.args(["--signal=KILL", "2", env!("CARGO_BIN_EXE_transfer_bw")]).args(line);
     let mut receiver = program();
     receiver.args(line);
-    [&mut partner, &mut receiver].map(|end| end.env("SHUNT_GIVE_UP", "3s"));
+    partner.env("SHUNT_GIVE_UP", "3s");
+    receiver.env("SHUNT_GIVE_UP", "3s");
     let ends = job(ports::free(1).expect("a port"), [partner, receiver]);
     // It speaks for both.
     let object = verdict(&ends[1]);
