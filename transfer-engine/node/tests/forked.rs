@@ -4,6 +4,9 @@ use super::{Own, SOON, described, nodes, open, place};
 use crate::misuse::goes_on;
 use shunt_transfer::Node;
 use shunt_transfer_engine::region::Rights;
+use std::mem::ManuallyDrop;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::FromRawFd as _;
 use std::time::{Duration, Instant};
 
 /// Has a child of this process do something, and waits for its end: its exit status, or `None` if it hangs.
@@ -80,4 +83,29 @@ fn a_child_that_lives_on_does_not_keep_the_address_of_its_parents_node() {
     // SAFETY: the child is this test's own, and was not waited for; the status lies on the stack.
     unsafe { (libc::kill(child, libc::SIGKILL), libc::waitpid(child, &raw mut status, 0)) };
     assert_eq!(again.expect("the address is free"), at);
+}
+
+/// Cause: a child that lived on held its parent's connections, so that a peer did not see the end of a parent that was
+/// killed.
+#[test]
+fn a_child_has_no_connection_of_its_parents_nodes() {
+    let place = place(2, 2);
+    let ((a, a_at), (b, b_at)) = (open(&place, 0), open(&place, 1));
+    let peer = a.connect(&b_at, SOON).expect("it is there");
+    let ports = [&a_at, &b_at].map(|at| at.parse::<SocketAddr>().expect("an address").port());
+    let status = in_a_child(|| {
+        let held = std::fs::read_dir("/proc/self/fd").expect("a list").filter_map(|file| {
+            let number = file.ok()?.file_name().to_str()?.parse().ok()?;
+            // SAFETY: it is asked for its addresses, and closed by no one here.
+            let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(number) });
+            let own = socket.local_addr().ok()?.port();
+            let other = socket.peer_addr().map_or(0, |other| other.port());
+            (ports.contains(&own) || ports.contains(&other)).then_some(number)
+        });
+        held.count() == 0
+    });
+    assert_eq!(status, Some(0), "expected no socket of either node in the child");
+    a.send(peer, b"still here").expect("it is there");
+    assert_eq!(super::message(&b).1, b"still here");
+    drop((a, b));
 }

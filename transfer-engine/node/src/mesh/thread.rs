@@ -5,7 +5,7 @@ use super::link::{Broken, Link};
 use super::order::{Order, Waker};
 use super::words::{Hello, Id, Said, decode, encode};
 use crate::asker::is_an_engines;
-use crate::process::{OwnSocket, Process};
+use crate::process::{ParentsOwn, Process};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
@@ -13,7 +13,7 @@ use shunt::host::connect::tcp::Secret;
 use shunt::host::connect::tcp::pipe::{Pipe, Realm};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -90,8 +90,7 @@ impl Mesh {
         let driver = Driver {
             book: Book::new(me.id, me.address.rails(), give_up),
             realm: Realm::new(&secret, REALM),
-            _own: OwnSocket::of(listener.as_fd()),
-            listener,
+            listener: ParentsOwn::new(listener.as_raw_fd(), listener),
             me,
             idle,
             host,
@@ -137,15 +136,13 @@ impl Drop for Mesh {
 struct Driver {
     book: Book,
     realm: Realm,
-    /// Dropped before the listener.
-    _own: OwnSocket,
-    listener: TcpListener,
+    listener: ParentsOwn<TcpListener>,
     me: Hello,
     idle: Idle,
     host: Box<dyn Host>,
-    pipes: BTreeMap<Line, (Pipe, SocketAddr)>,
+    pipes: BTreeMap<Line, (ParentsOwn<Pipe>, SocketAddr)>,
     /// Connections that bring their last word across, and until when.
-    ending: Vec<(Pipe, Instant)>,
+    ending: Vec<(ParentsOwn<Pipe>, Instant)>,
     /// By number: who is told.
     wishes: BTreeMap<u64, Sender<Result<u32, String>>>,
     /// How many there have been.
@@ -213,7 +210,7 @@ impl Driver {
             }
             if let Ok(pipe) = Pipe::accept(&self.realm, stream, from) {
                 let line = self.book.accepted();
-                self.pipes.insert(line, (pipe, from));
+                self.pipes.insert(line, (ParentsOwn::new(pipe.fd(), pipe), from));
             }
         }
     }
@@ -272,7 +269,7 @@ impl Driver {
                 Ok(mut pipe) => {
                     // The first message of who dials is a short one.
                     pipe.send(encode(&Said::Agent(Vec::new())));
-                    self.pipes.insert(line, (pipe, to));
+                    self.pipes.insert(line, (ParentsOwn::new(pipe.fd(), pipe), to));
                 }
                 Err(error) => self.book.over(Instant::now(), line, (&error.to_string(), false)),
             },
@@ -306,7 +303,7 @@ impl Driver {
         let most = if self.pipes.keys().any(is_young) || !self.ending.is_empty() { SOON } else { LOOK };
         let due = self.book.next_time().map_or(most, |due| due.saturating_duration_since(now).min(most));
         let mut fds =
-            vec![PollFd::new(&*self.idle.fd, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+            vec![PollFd::new(&*self.idle.fd, PollFlags::IN), PollFd::new(&*self.listener, PollFlags::IN)];
         for (pipe, _) in self.pipes.values() {
             // SAFETY: the pipe owns its socket, and lives and stays as it is while this function runs.
             let fd = unsafe { BorrowedFd::borrow_raw(pipe.fd()) };
