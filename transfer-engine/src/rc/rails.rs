@@ -53,7 +53,7 @@ impl Patience {
     pub const SOFT: Self = Self {
         suspect: Nanos::millis(100),
         slowest: 50_000_000,
-        nic: Nanos::secs(2),
+        nic: Nanos::millis(200),
         timing: Timing {
             lifetime: Nanos::millis(20),
             peer: Nanos::secs(1),
@@ -113,5 +113,19 @@ impl RailKey {
     /// As the NIC answers.
     pub fn take_back(&mut self) -> Result<(), NicError> {
         self.key.take_back()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cause: an end on soft NICs took its own NIC for slow for 2 s, and its peer gave the end up after 1 s. What was
+    /// under way on a NIC that is gone waited until a command of libibverbs failed.
+    #[test]
+    fn an_end_finds_its_nic_silent_before_its_peer_gives_the_end_up() {
+        for Patience { nic, suspect, timing, .. } in [Patience::HARDWARE, Patience::SOFT] {
+            assert!(suspect + nic < timing.peer, "{suspect:?} and {nic:?} of {:?}", timing.peer);
+        }
     }
 }
