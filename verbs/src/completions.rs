@@ -10,31 +10,15 @@ use core::ops::Range;
 use rustc_hash::FxHashMap;
 use shunt_mlx5_sys::{IBV_WC_RECV, IBV_WC_SUCCESS, ibv_cq, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
 use shunt_verbs_near::gate::{Gate, Inside};
+use shunt_verbs_near::lane::Lane;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// `poll_cq` of a provider.
 type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 /// `start_poll` of a provider.
 type StartPoll = unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> i32;
-
-/// Good completions of one direction of a program's own queue pair. Who writes has entered its completion queue.
-#[derive(Default)]
-struct Lane {
-    count: AtomicU64,
-    newest: AtomicU64,
-}
-
-impl Lane {
-    /// Counts so many, of which this is the newest.
-    #[inline(always)]
-    fn add(&self, count: u64, newest: &ibv_wc) {
-        self.newest.store(newest.wr_id, Ordering::Relaxed);
-        // One writer at a time: no read-modify-write is needed.
-        self.count.store(self.count.load(Ordering::Relaxed) + count, Ordering::Release);
-    }
-}
 
 /// Those of both directions: what was sent, and what came.
 pub struct Tally {
@@ -68,19 +52,14 @@ impl Tally {
         Self { qpn, lanes: Default::default() }
     }
 
-    /// Counts one. Its completion queue was entered.
-    fn add(&self, wc: &ibv_wc) {
-        self.lanes[lane(wc)].add(1, wc);
-    }
-
     /// Completions so far: of what was sent, and of what came.
     pub fn counts(&self) -> [u64; 2] {
-        [0, 1].map(|at| self.lanes[at].count.load(Ordering::Acquire))
+        [0, 1].map(|at| self.lanes[at].count())
     }
 
     /// The program's number for the newest of a lane, whose completion queue was entered.
     pub fn newest(&self, lane: usize) -> u64 {
-        self.lanes[lane].newest.load(Ordering::Acquire)
+        self.lanes[lane].newest()
     }
 }
 
@@ -168,7 +147,7 @@ impl Completions {
         let tally = unsafe { &*self.last.load(Ordering::Relaxed) };
         let is_like = wc.qp_num == tally.qpn && word(wc) & NOT_SENT == 0;
         if is_like {
-            tally.lanes[0].add(1, wc);
+            tally.lanes[0].add(1, wc.wr_id);
         }
         is_like
     }
@@ -193,7 +172,7 @@ impl Completions {
             at = at.wrapping_add(1);
         }
         if let [.., newest] = wcs {
-            tally.lanes[0].add(wcs.len() as u64, newest);
+            tally.lanes[0].add(wcs.len() as u64, newest.wr_id);
         }
         true
     }
@@ -214,7 +193,7 @@ impl Completions {
                 break;
             }
             at += run;
-            tally.lanes[lane(first)].add(run as u64, &wcs[at - 1]);
+            tally.lanes[lane(first)].add(run as u64, wcs[at - 1].wr_id);
             self.last.store(Arc::as_ptr(tally).cast_mut(), Ordering::Relaxed);
         }
         at
@@ -228,7 +207,7 @@ impl Completions {
         };
         let (goes, counts) = member.absorb(wc);
         if counts {
-            member.tally().add(wc);
+            member.tally().lanes[lane(wc)].add(1, wc.wr_id);
         }
         goes
     }

@@ -62,9 +62,10 @@ pub struct SendQueue {
 pub struct Impossible;
 
 impl SendQueue {
-    /// An empty one, for so many requests at first.
+    /// An empty one, for so many requests at first. There is room for twice as many: where it ends, what is complete is
+    /// looked for, and a program that keeps so many under way would come there with each request.
     pub fn new(policy: Policy, all_signaled: bool, depth: usize) -> Self {
-        Self { policy, all_signaled, slots: Row::new(depth), beside: Ring::new(depth), ..Self::default() }
+        Self { policy, all_signaled, slots: Row::new(2 * depth), beside: Ring::new(depth), ..Self::default() }
     }
 
     /// True once the program has posted an atomic.
@@ -178,6 +179,12 @@ impl SendQueue {
         self.shapes.usual()
     }
 
+    /// The program posts one that is like the newest. False if there is no room.
+    #[inline(always)]
+    pub fn put(&mut self, write: impl FnOnce(&mut Slot)) -> bool {
+        self.slots.put(write)
+    }
+
     /// Where the program posts requests that are like the newest, while there is room.
     #[inline(always)]
     pub const fn cursor(&mut self) -> Cursor<'_, Slot> {
@@ -201,17 +208,10 @@ impl SendQueue {
         self.atomics |= record.is_atomic();
         self.shapes.next(end, record.shape());
         let slot = record.slot();
-        if !self.put(&slot) {
+        if !self.slots.put(|to| *to = slot) {
             self.make_room();
-            self.put(&slot);
+            self.slots.put(|to| *to = slot);
         }
-    }
-
-    fn put(&mut self, slot: &Slot) -> bool {
-        let mut cursor = self.slots.cursor();
-        let put = cursor.put(|to| *to = *slot);
-        cursor.keep();
-        put
     }
 
     /// The newest ones, so many, were not taken.

@@ -164,7 +164,7 @@ fn what_is_beside_a_record_comes_later_than_records() {
 
 #[test]
 fn memory_is_used_again_and_grows_where_it_must() {
-    let mut queue = SendQueue::new(Policy::default(), false, 4);
+    let mut queue = SendQueue::new(Policy::default(), false, 2);
     assert_eq!(queue.slots.room(), 0, "made when it is needed");
     for turn in 0..3 {
         (0..3).for_each(|at| post(&mut queue, turn * 10 + at, WRITE, true));
@@ -192,4 +192,26 @@ fn memory_is_used_again_and_grows_where_it_must() {
     queue.push(Record::new(77, SEND, (0, 0)), |_| {});
     queue.take_back();
     assert_eq!((queue.peek(), queue.len()), (None, 9));
+}
+
+/// One that kept as many under way as it may looked back with each request: room was for no more than those.
+#[test]
+fn a_program_that_keeps_its_queue_full_looks_back_seldom() {
+    let (depth, posts) = (16, 160);
+    let mut queue = SendQueue::new(UNREAD, true, depth);
+    let (mut looks, mut known) = (0, 0);
+    for number in 0..posts {
+        if queue.is_full() {
+            looks += 1;
+            let done = number.max(depth as u64) - depth as u64;
+            assert_eq!(queue.signaled_done(done - known), Ok(()));
+            known = done;
+            queue.make_room();
+        }
+        let mut record = Record::new(number, WRITE, (0, 0));
+        record.words.count = 1;
+        queue.push(record, |_| unreachable!("it has room for all"));
+        queue.given(1);
+    }
+    assert!(looks <= posts / depth as u64 + 1, "{looks}");
 }

@@ -77,8 +77,9 @@ impl Shapes {
 
     /// The oldest shapes, each with the number behind its last request; the newest goes on.
     pub fn runs(&self) -> impl Iterator<Item = (Shape, u64)> {
-        let ends = self.runs.iter().skip(1).map(|run| run.first).chain([u64::MAX]);
-        self.runs.iter().map(|run| run.shape).zip(ends)
+        // By number: what the compiler makes of a chain and a zip takes three times as long.
+        let end = |at: usize| self.runs.get(at).map_or(u64::MAX, |run| run.first);
+        (0..self.runs.len()).map(move |at| (self.runs[at].shape, end(at + 1)))
     }
 }
 

@@ -19,7 +19,6 @@ const _: () = {
     assert!(offset_of!(ibv_send_wr, qp_type) - from == size_of::<Words>() && from % align_of::<Words>() == 0);
     assert!(offset_of!(ibv_send_wr, send_flags) == offset_of!(ibv_send_wr, opcode) + 4);
     assert!(offset_of!(ibv_send_wr, wr) == offset_of!(ibv_send_wr, __bindgen_anon_1) + 4);
-    // In `wr`, and in the row of words: the address, then the key.
 };
 
 /// Opcode and flags of a request, as they lie in memory: [`crate::record::Shape::word`].

@@ -48,6 +48,20 @@ impl<T> Row<T> {
         self.stop_number - unsafe { self.stop.offset_from(self.at) } as u64
     }
 
+    /// Writes the next entry. False if the row does not lead so far.
+    #[inline(always)]
+    pub fn put(&mut self, write: impl FnOnce(&mut T)) -> bool {
+        if self.at == self.stop {
+            return false;
+        }
+        // SAFETY: by the invariant an entry lies between `at` and `stop`, and it was written once.
+        unsafe {
+            write(self.at.as_mut());
+            self.at = self.at.add(1);
+        }
+        true
+    }
+
     /// Where the next entries go, as far as the row leads.
     #[inline(always)]
     pub const fn cursor(&mut self) -> Cursor<'_, T> {

@@ -1,61 +1,61 @@
 //! Objects by address, without a lock: a table in which each address has one place. Who finds its place taken is found
 //! another way.
 
-use std::ptr::null_mut;
+use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Bits of a place.
-const BITS: u32 = 14;
+const BITS: u32 = 15;
 
-#[repr(C)]
-struct Place<T> {
-    /// The address; 0: none.
-    address: AtomicUsize,
-    object: AtomicPtr<T>,
-}
-
-impl<T> Place<T> {
-    const fn empty() -> Self {
-        Self { address: AtomicUsize::new(0), object: AtomicPtr::new(null_mut()) }
-    }
-}
-
-/// The table.
+/// The table. A place is two words, the address and its object, and begins at any word: so a place is found without one
+/// more shift. Null: the word is free.
+///
+/// Invariant: a word that is an address is followed by its object. No object lies at the address of another's.
 pub struct Near<T> {
-    places: [Place<T>; 1 << BITS],
+    words: [AtomicPtr<T>; (1 << BITS) + 1],
 }
 
-/// Which place an address has. Fibonacci hashing: objects lie far apart, at multiples of some power of two.
+/// Which place an address has. Fibonacci hashing: objects lie far apart, at multiples of some power of two. The lower
+/// half of an address is enough, and its factor needs no register.
 #[inline(always)]
 const fn place(address: usize) -> usize {
-    ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
+    ((address as u32).wrapping_mul(0x9e37_79b9) >> (u32::BITS - BITS)) as usize
 }
 
 impl<T> Near<T> {
     /// An empty one.
     pub const fn empty() -> Self {
-        Self { places: [const { Place::empty() }; 1 << BITS] }
+        Self { words: [const { AtomicPtr::new(null_mut()) }; (1 << BITS) + 1] }
     }
 
-    /// Gives an object its place, unless another address has that. One caller at a time.
+    /// The words of an address: its own and its object's.
+    #[inline(always)]
+    const fn of(&self, address: usize) -> [&AtomicPtr<T>; 2] {
+        let at = place(address);
+        [&self.words[at], &self.words[at + 1]]
+    }
+
+    /// Gives an object its place, unless another address has a part of that. One caller at a time.
     ///
     /// An address that has its place already is that of an object just destroyed, which is not removed yet.
     pub fn put(&self, address: usize, object: &Arc<T>) {
-        let at = &self.places[place(address)];
-        let taken = at.address.load(Ordering::Relaxed);
-        if taken == 0 || taken == address {
-            at.object.store(Arc::as_ptr(object).cast_mut(), Ordering::Relaxed);
+        let [at, beside] = self.of(address);
+        let taken = at.load(Ordering::Relaxed);
+        let free = taken.is_null() && beside.load(Ordering::Relaxed).is_null();
+        if free || taken.addr() == address {
+            beside.store(Arc::as_ptr(object).cast_mut(), Ordering::Relaxed);
             // Who sees the address sees the object.
-            at.address.store(address, Ordering::Release);
+            at.store(without_provenance_mut(address), Ordering::Release);
         }
     }
 
     /// Takes its place back. One caller at a time.
     pub fn remove(&self, address: usize) {
-        let at = &self.places[place(address)];
-        if at.address.load(Ordering::Relaxed) == address {
-            at.address.store(0, Ordering::Release);
+        let [at, beside] = self.of(address);
+        if at.load(Ordering::Relaxed).addr() == address {
+            at.store(null_mut(), Ordering::Release);
+            beside.store(null_mut(), Ordering::Relaxed);
         }
     }
 
@@ -73,9 +73,9 @@ impl<T> Near<T> {
     where
         T: 'a,
     {
-        let at = &self.places[place(address)];
-        let (there, object) = (at.address.load(Ordering::Acquire), at.object.load(Ordering::Relaxed));
-        if there != address {
+        let [at, beside] = self.of(address);
+        let (there, object) = (at.load(Ordering::Acquire), beside.load(Ordering::Relaxed));
+        if there.addr() != address {
             return far();
         }
         // SAFETY: nobody else has this address, so the object beside it is its own, and lives by the caller. It was

@@ -1,6 +1,6 @@
 //! `ibv_wr_*`: requests are put together here and posted at the end, one by one.
 
-use super::data::{self, Posted};
+use super::data;
 use crate::batch::Batch;
 use crate::queue_pair::QueuePair;
 use crate::real;
@@ -264,10 +264,7 @@ unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
             // SAFETY: forwarded to the caller.
             unsafe { post_own(pair, qp, record, beside) }
         } else {
-            match data::post_elsewhere(pair, &mut state, *record, |kept| kept.clone_from(beside)) {
-                Posted::Taken => 0,
-                Posted::Refused(errno) => errno,
-            }
+            data::post_elsewhere(pair, &mut state, *record, |kept| kept.clone_from(beside))
         };
         if errno != 0 {
             return errno;

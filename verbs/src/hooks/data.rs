@@ -47,30 +47,22 @@ unsafe fn keep(beside: &mut Beside, record: &Record, wr: &ibv_send_wr) {
     }
 }
 
-/// Where requests went.
-pub(super) enum Posted {
-    /// They were taken.
-    Taken,
-    /// One was not, with this errno.
-    Refused(c_int),
-}
-
-/// Keeps a request that no queue pair is there for, or one that stands in.
+/// Keeps a request that no queue pair is there for, or one that stands in. Its errno if it is not taken, or 0.
 pub(super) fn post_elsewhere(
     pair: &QueuePair,
     state: &mut State,
     record: Record,
     fill: impl FnOnce(&mut Beside),
-) -> Posted {
+) -> c_int {
     if !record.is_known() {
-        return Posted::Refused(libc::EOPNOTSUPP);
+        return libc::EOPNOTSUPP;
     }
     if state.sends.len() >= pair.cap.max_send_wr as usize {
-        return Posted::Refused(libc::ENOMEM);
+        return libc::ENOMEM;
     }
     state.sends.push(record, fill);
     pair.push_out(state);
-    Posted::Taken
+    0
 }
 
 /// Why a queue pair is not protected that posts what is not known here.
@@ -116,8 +108,49 @@ unsafe fn post_list(
 ) -> c_int {
     let Some(mut state) = pair.try_state() else {
         // SAFETY: forwarded to the caller.
-        return unsafe { post_around(qp, list, bad, pair) };
+        return unsafe { post_several(qp, list, bad, pair, None) };
     };
+    // SAFETY: the caller's list.
+    if !unsafe { fill_lone(&mut state.sends, list) } {
+        // SAFETY: forwarded to the caller.
+        return unsafe { post_several(qp, list, bad, pair, Some(state)) };
+    }
+    // SAFETY: forwarded to the caller.
+    unsafe { give(qp, list, bad, pair, state) }
+}
+
+/// It is like the newest, of which [`SendQueue::usual`] says this.
+#[inline(always)]
+fn is_usual(wr: &ibv_send_wr, usual: u64) -> bool {
+    wr.num_sge == 1 && work_request::word(wr) == usual
+}
+
+/// Writes down a request by itself, as most are, if it is like the newest and there is room.
+#[inline(always)]
+unsafe fn fill_lone(sends: &mut SendQueue, list: *mut ibv_send_wr) -> bool {
+    // SAFETY: the first element of the caller's list, if there is one.
+    let Some(wr) = (unsafe { list.as_ref() }) else { return false };
+    let is_usual = wr.next.is_null() && is_usual(wr, sends.usual());
+    // SAFETY: one buffer, and what is usual is no atomic.
+    is_usual && sends.put(|to| unsafe { work_request::slot(wr, to) })
+}
+
+/// Posts a list of several requests, or one that is not like the newest, or while somebody else is with the queue pair.
+/// Cold, so that the compiler lays out all for one request.
+#[cold]
+#[inline(never)]
+unsafe fn post_several(
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+    pair: &QueuePair,
+    state: Option<Inside<'_, State>>,
+) -> c_int {
+    let mut state = state.unwrap_or_else(|| pair.wait_state());
+    if state.sends.is_full() && state.goes_straight() {
+        state.sends.all_given();
+        pair.make_room(&mut state);
+    }
     // SAFETY: the caller's list.
     let (cursor, rest) = unsafe { fill(&mut state.sends, list) };
     if !rest.is_null() {
@@ -138,27 +171,13 @@ unsafe fn fill(sends: &mut SendQueue, list: *mut ibv_send_wr) -> (Cursor<'_, Slo
     while !at.is_null() {
         // SAFETY: an element of the caller's list.
         let wr = unsafe { &*at };
-        let is_usual = wr.num_sge == 1 && work_request::word(wr) == usual;
         // SAFETY: one buffer, and what is usual is no atomic.
-        if !is_usual || !cursor.put(|to| unsafe { work_request::slot(wr, to) }) {
+        if !is_usual(wr, usual) || !cursor.put(|to| unsafe { work_request::slot(wr, to) }) {
             break;
         }
         at = wr.next;
     }
     (cursor, at)
-}
-
-/// Posts while somebody else is with the queue pair.
-#[cold]
-#[inline(never)]
-unsafe fn post_around(
-    qp: *mut ibv_qp,
-    list: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
-    pair: &QueuePair,
-) -> c_int {
-    // SAFETY: forwarded to the caller.
-    unsafe { post_other(qp, list, bad, pair, pair.wait_state()) }
 }
 
 /// Posts a list in which one is not like the one before, or for which there is no room, or that goes elsewhere.
@@ -271,7 +290,8 @@ unsafe fn post_moved(
         unsafe { work_request::record(wr, &mut record) };
         // SAFETY: as above.
         let fill = |beside: &mut Beside| unsafe { keep(beside, &record, wr) };
-        if let Posted::Refused(errno) = post_elsewhere(pair, &mut state, record, fill) {
+        let errno = post_elsewhere(pair, &mut state, record, fill);
+        if errno != 0 {
             // SAFETY: the caller's place for it.
             unsafe { *bad = at };
             return errno;

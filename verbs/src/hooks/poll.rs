@@ -48,11 +48,11 @@ unsafe fn poll(cq: *mut ibv_cq, most: c_int, to: *mut ibv_wc, known: &Completion
     inside.to = At(to);
     // SAFETY: the queue is alive while the program polls it; there is room for this many.
     let count = unsafe { (known.poll)(cq, most, to) };
-    if count <= 0 {
+    // SAFETY: the provider has written one.
+    if count == 1 && inside.count_like_last(unsafe { &*inside.to.0 }) {
         return count;
     }
-    // SAFETY: the provider has written one, or more.
-    if count == 1 && inside.count_like_last(unsafe { &*inside.to.0 }) {
+    if count <= 0 {
         return count;
     }
     // SAFETY: as above.
