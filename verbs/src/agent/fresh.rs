@@ -5,8 +5,8 @@ use shunt_recovery::nanos::Nanos;
 
 /// A program that has connected nothing for so long has paused.
 const PAUSE: Nanos = Nanos::millis(3);
-/// The first waits no longer than this.
-const MOST: Nanos = Nanos::millis(25);
+/// The first waits no longer than this: 64 are connected in 50 to 70 ms on soft NICs.
+const MOST: Nanos = Nanos::millis(100);
 
 /// Those that wait.
 pub struct Fresh<T> {
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!((fresh.due_at(), fresh.due(at(5))), (Some(at(5)), vec![1]));
         assert_eq!(fresh.due_at(), None);
         assert!(fresh.due(at(5)).is_empty());
-        (0..=12).for_each(|turn| fresh.add(at(10 + 2 * turn), turn));
-        assert!(fresh.due(at(34)).is_empty());
-        assert_eq!(fresh.due(at(35)).len(), 13, "25 ms after the first");
+        (0..=50).for_each(|turn| fresh.add(at(10 + 2 * turn), turn));
+        assert!(fresh.due(at(109)).is_empty());
+        assert_eq!(fresh.due(at(110)).len(), 51, "100 ms after the first");
     }
 }

@@ -10,8 +10,12 @@ use std::sync::atomic::Ordering;
 const KEYS: usize = 3072;
 
 impl Agent {
-    /// Registers on backups what was registered since, and tells peers the keys.
+    /// Registers on backups what was registered since, and tells peers the keys. Where the program registers memory for
+    /// each queue pair that it connects, all of it waits for the pause that those wait for.
     pub(super) fn tell_keys(&mut self) {
+        if self.fresh.due_at().is_some() {
+            return;
+        }
         let mut domains: BTreeMap<usize, Shared<'_>> = BTreeMap::new();
         for charge in self.charges.iter().filter(|charge| !charge.keys.is_empty()) {
             let domain = &*charge.pair.domain;

@@ -20,8 +20,8 @@ pub(super) enum Order {
     Gone(Arc<QueuePair>),
 }
 
-/// What has time wakes an agent that sleeps after this.
-const LATER: Duration = Duration::from_millis(1);
+/// What has time wakes an agent that sleeps after this: who registers memory for a connection has connected by then.
+const LATER: Duration = Duration::from_millis(4);
 
 /// What wakes an agent that sleeps.
 enum Wakes {
@@ -92,7 +92,7 @@ impl Orders {
     /// Waits until it is told of something. Without a descriptor: for a moment.
     pub(super) fn wait(&self) {
         match self.waker() {
-            None => std::thread::sleep(20 * LATER),
+            None => std::thread::sleep(5 * LATER),
             Some(waker) => {
                 if self.lie_down(true) {
                     waker.wait(None);
