@@ -191,14 +191,9 @@ impl DoorbellPages {
         self.slots.get((id as usize).wrapping_sub(1)).is_some_and(|slot| slot.used)
     }
 
-    /// How many pages have anybody who may write to them.
-    pub(crate) fn watched(&self) -> usize {
-        self.watched.len()
-    }
-
-    /// The number of one of them.
-    pub(crate) fn watched_page(&self, at: usize) -> u32 {
-        self.watched[at]
+    /// The number of one of the pages that have anybody who may write to them; none behind the last.
+    pub(crate) fn watched(&self, at: usize) -> Option<u32> {
+        self.watched.get(at).copied()
     }
 
     /// A page has changed hands, or its users have changed.
@@ -368,9 +363,9 @@ mod tests {
         };
         let taken = |pages: &mut DoorbellPages| [0, ARM].map(|n| pages.take(look, id, n));
         write(&pages);
-        assert!(pages.watched() == 0 && taken(&mut pages) == [None, None]);
+        assert!(pages.watched(0).is_none() && taken(&mut pages) == [None, None]);
         pages.set_rings(id, 1, true);
-        assert!(pages.watched_page(0) == id && taken(&mut pages) == [None, None], "of one that is gone");
+        assert!(pages.watched(0) == Some(id) && taken(&mut pages) == [None, None], "of one that is gone");
         write(&pages);
         pages.set_rings(id, 2, true);
         assert_eq!(taken(&mut pages), [Some(Rung::Doorbell(7)), None], "the first had rung");
@@ -382,6 +377,6 @@ mod tests {
         write(&pages);
         assert_eq!(taken(&mut pages), [None, Some(Rung::Arm(7))]);
         pages.set_arms(id, 1, false);
-        assert_eq!(pages.watched(), 0);
+        assert_eq!(pages.watched(0), None);
     }
 }

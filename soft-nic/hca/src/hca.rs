@@ -86,8 +86,9 @@ impl Hca {
     pub(crate) fn poll_doorbells(&mut self, look: DoorbellLook, cx: &mut StepContext) -> bool {
         let mut any = false;
         self.pages.begin_look();
-        for at in 0..self.pages.watched() {
-            let id = self.pages.watched_page(at);
+        let mut next = 0;
+        while let Some(id) = self.pages.watched(next) {
+            next += 1;
             for n in 0..REGISTERS_POLLED {
                 let Some(rung) = self.pages.take(look, id, n) else { continue };
                 any = true;

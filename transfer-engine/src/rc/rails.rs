@@ -53,7 +53,7 @@ impl Patience {
     pub const SOFT: Self = Self {
         suspect: Nanos::millis(100),
         slowest: 50_000_000,
-        nic: Nanos::millis(200),
+        nic: Nanos::millis(300),
         timing: Timing {
             lifetime: Nanos::millis(20),
             peer: Nanos::secs(1),
