@@ -45,12 +45,7 @@ pub type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mu
 pub type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
 
 /// For a provider that has none.
-pub extern "C" fn no_post_send(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> i32 {
-    libc::EOPNOTSUPP
-}
-
-/// The same of receives.
-pub extern "C" fn no_post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *mut ibv_recv_wr) -> i32 {
+pub extern "C" fn no_post<W>(_: *mut ibv_qp, _: *mut W, _: *mut *mut W) -> i32 {
     libc::EOPNOTSUPP
 }
 

@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::bell::{Bell, Sleeper};
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
-use crate::objects::{At, Context, Domain, PostRecv, PostSend, no_post_recv, no_post_send};
+use crate::objects::{At, Context, Domain, PostRecv, PostSend, no_post};
 use crate::pair_state::{Held, NOT_POSTED, On, STOPPED, State, Track, WAKE};
 use crate::receive_queue::ReceiveQueue;
 use crate::request::Kind;
@@ -102,8 +102,8 @@ impl QueuePair {
             receives: ReceiveQueue::new(cap.max_recv_wr as usize),
             ..State::default()
         };
-        let post_send = context.ops.post_send.unwrap_or(no_post_send);
-        let post_recv = context.ops.post_recv.unwrap_or(no_post_recv);
+        let post_send = context.ops.post_send.unwrap_or(no_post);
+        let post_recv = context.ops.post_recv.unwrap_or(no_post);
         Self {
             id,
             raw: RwLock::new(Some(raw)),

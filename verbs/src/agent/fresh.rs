@@ -41,6 +41,12 @@ impl<T> Fresh<T> {
         (!self.waiting.is_empty()).then(|| (self.last + PAUSE).min(self.first + MOST))
     }
 
+    /// When changes of memory are told that were seen now, or were to be told then: not before those that wait have
+    /// their backups. None: now.
+    pub fn after(&self, now: Nanos, then: Option<Nanos>) -> Option<Nanos> {
+        then.max(self.due_at()).or(Some(now + PAUSE)).filter(|at| *at > now)
+    }
+
     /// All that wait, if they have waited long enough.
     pub fn due(&mut self, now: Nanos) -> Vec<T> {
         match self.due_at().is_some_and(|due| now >= due) {
@@ -53,6 +59,20 @@ impl<T> Fresh<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program registered memory for each queue pair that it connected, and the agent registered it on backups at the
+    /// same time: `ibv_modify_qp` took twice as long.
+    #[test]
+    fn changes_of_memory_wait_for_a_pause_and_for_those_that_are_connected_meanwhile() {
+        let mut fresh = Fresh::default();
+        let at = |ms| Nanos::secs(2) + Nanos::millis(ms);
+        assert_eq!(fresh.after(at(0), None), Some(at(3)));
+        assert_eq!((fresh.after(at(2), Some(at(3))), fresh.after(at(3), Some(at(3)))), (Some(at(3)), None));
+        fresh.add(at(2), 0);
+        assert_eq!(fresh.after(at(3), Some(at(3))), Some(at(5)), "one is connected for it");
+        assert_eq!(fresh.due(at(5)).len(), 1);
+        assert_eq!(fresh.after(at(5), Some(at(5))), None);
+    }
 
     #[test]
     fn they_wait_for_a_pause_and_no_longer_than_they_may() {

@@ -10,12 +10,9 @@ use std::sync::atomic::Ordering;
 const KEYS: usize = 3072;
 
 impl Agent {
-    /// Registers on backups what was registered since, and tells peers the keys. Where the program registers memory for
-    /// each queue pair that it connects, all of it waits for the pause that those wait for.
+    /// Registers on backups what was registered since, and tells peers the keys. A program that registers memory for
+    /// each queue pair connects that first: this waits for it, and for the pause that queue pairs wait for.
     pub(super) fn tell_keys(&mut self) {
-        if self.fresh.due_at().is_some() {
-            return;
-        }
         let mut domains: BTreeMap<usize, Shared<'_>> = BTreeMap::new();
         for charge in self.charges.iter().filter(|charge| !charge.keys.is_empty()) {
             let domain = &*charge.pair.domain;
@@ -25,24 +22,26 @@ impl Agent {
         }
         // One without queue pairs is told again once it has some: what its peers knew may be cleared meanwhile.
         self.told.retain(|address, _| domains.contains_key(address));
-        let mut changed = false;
+        let (now, mut due, mut changed) = (self.now(), None, false);
         for (address, shared) in &domains {
             let told = self.told.get(address).filter(|(_, backups)| *backups == shared.backups);
             if told.map(|(changes, _)| *changes) != Some(shared.domain.changes.load(Ordering::Acquire)) {
+                due = self.fresh.after(now, self.keys_at);
+                if due.is_some() {
+                    continue;
+                }
                 let covered = shared.domain.spread(&self.owned.contexts(shared.backups.iter().copied()));
                 self.told.insert(*address, (covered, shared.backups.clone()));
                 changed = true;
             }
         }
+        self.keys_at = due;
         if !changed {
             return;
         }
         let all: Vec<[u32; 4]> = domains.values().flat_map(Shared::keys).collect();
         for peer in self.peers.keys() {
-            if all.is_empty() {
-                self.post.send(*peer, encode(&Said::Keys(true, Vec::new())));
-            }
-            for (at, keys) in all.chunks(KEYS).enumerate() {
+            for (at, keys) in all.chunks(KEYS).chain(all.is_empty().then_some(&all[..])).enumerate() {
                 self.post.send(*peer, encode(&Said::Keys(at == 0, keys.to_vec())));
             }
         }

@@ -170,6 +170,8 @@ pub struct Agent {
     cards: Vec<HalfCard>,
     /// By domain's address: which of its changes were told, of these backups.
     told: HashMap<usize, (u64, BTreeSet<u32>)>,
+    /// When changes of those that were seen are told.
+    keys_at: Option<Nanos>,
     ports_asked: Nanos,
     /// Processes that run another version.
     foreign: HashSet<String>,
@@ -197,6 +199,7 @@ impl Agent {
             peers: HashMap::new(),
             cards,
             told: HashMap::new(),
+            keys_at: None,
             ports_asked: Nanos::ZERO,
             foreign: HashSet::new(),
             deaf: HashSet::new(),
@@ -249,7 +252,8 @@ impl Agent {
             return None;
         }
         let charges = self.charges.iter().try_fold(now + REST, |first, one| Some(first.min(one.due()?)))?;
-        Some([self.port_due(), self.fresh.due_at()].into_iter().flatten().fold(charges, Nanos::min))
+        let timers = [self.port_due(), self.fresh.due_at(), self.keys_at];
+        Some(timers.into_iter().flatten().fold(charges, Nanos::min))
     }
 
     /// Waits for so long, or until a program's thread, another process or a NIC has something to tell.

@@ -240,9 +240,8 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
 
 /// Posts a batch, one by one.
 unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
-    let mut all = batch.all().iter();
     if let Some(mut state) = pair.straight_sends() {
-        for (record, beside) in all.by_ref() {
+        for (record, beside) in batch.all() {
             if state.sends.is_full() {
                 pair.make_room(&mut state);
             }
@@ -259,18 +258,12 @@ unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
     }
     let mut state = pair.state();
     let passing = state.passing.is_some();
-    for (record, beside) in all {
-        let errno = if passing {
-            // SAFETY: forwarded to the caller.
-            unsafe { post_own(pair, qp, record, beside) }
-        } else {
-            data::post_elsewhere(pair, &mut state, *record, |kept| kept.clone_from(beside))
-        };
-        if errno != 0 {
-            return errno;
-        }
-    }
-    0
+    let post = |(record, beside): &(Record, Beside)| match passing {
+        // SAFETY: forwarded to the caller.
+        true => unsafe { post_own(pair, qp, record, beside) },
+        false => data::post_elsewhere(pair, &mut state, *record, |kept| kept.clone_from(beside)),
+    };
+    batch.all().iter().map(post).find(|errno| *errno != 0).unwrap_or(0)
 }
 
 /// Posts a request on the program's own queue pair.
