@@ -197,13 +197,14 @@ fn memory_is_used_again_and_grows_where_it_must() {
 /// One that kept as many under way as it may looked back with each request: room was for no more than those.
 #[test]
 fn a_program_that_keeps_its_queue_full_looks_back_seldom() {
-    let (depth, posts) = (16, 160);
+    let (depth, posts) = (16, 160_u64);
     let mut queue = SendQueue::new(UNREAD, true, depth);
     let (mut looks, mut known) = (0, 0);
     for number in 0..posts {
         if queue.is_full() {
             looks += 1;
-            let done = number.max(depth as u64) - depth as u64;
+            // With the one that comes now it has as many under way as it may.
+            let done = (number + 1).saturating_sub(depth as u64);
             assert_eq!(queue.signaled_done(done - known), Ok(()));
             known = done;
             queue.make_room();
