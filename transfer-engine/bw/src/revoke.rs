@@ -73,7 +73,8 @@ pub fn receive(options: &Options, source: &Source) -> Result<(Part, &'static str
     place.lines.iter().for_each(|line| shunt::host::complain!("transfer_bw: {line}"));
     let node = Node::open(&place, 1, options.nics.rails(), "127.0.0.1:0")?;
     let at = node.listens_at()?.to_string();
-    let mut sender = Sender::start(&at, &fabric)?;
+    // Soft NICs behind libibverbs stay where this process's are.
+    let mut sender = Sender::start(&at, source.are_soft_nics().then_some(&fabric))?;
     let part = rounds(options, &node, &mut sender);
     drop(node);
     let label = place.nics.time_label();
@@ -158,9 +159,10 @@ struct Sender(Option<Child>);
 
 impl Sender {
     /// The same program with the same options, and where to connect to.
-    fn start(at: &str, fabric: &str) -> Result<Self> {
+    fn start(at: &str, fabric: Option<&String>) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
-        command.args(std::env::args_os().skip(1)).args(["--sender", at]).env("SHUNT_FABRIC", fabric);
+        command.args(std::env::args_os().skip(1)).args(["--sender", at]);
+        command.envs(fabric.map(|fabric| ("SHUNT_FABRIC", fabric)));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(Self(Some(command.spawn().context("the sender")?)))
     }

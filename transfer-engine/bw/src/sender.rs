@@ -90,10 +90,15 @@ impl<'a> Sender<'a> {
         }
         self.finish()?;
         // The receiver waits as long for what it misses, and says so.
+        let mut rails_seen = self.end.now();
         self.end.until("the receiver's word that it waits no more", |end| {
-            Ok(end.engine.counter(peer, DONE) > 0 || end.has_left)
+            if end.rails() > 0 {
+                rails_seen = end.now();
+            }
+            let is_lost = end.has_left || end.now() > rails_seen + end.engine.policy().give_up;
+            Ok(end.engine.counter(peer, DONE) > 0 || is_lost)
         })?;
-        self.part.peer_lost = self.end.has_left;
+        self.part.peer_lost = self.end.engine.counter(peer, DONE) == 0;
         Ok(self.part)
     }
 

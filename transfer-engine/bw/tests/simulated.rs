@@ -69,5 +69,5 @@ fn what_a_simulated_network_has_not_is_refused() {
         .output()
         .expect("the program starts");
     let said = String::from_utf8_lossy(&job.stderr).into_owned();
-    assert!(job.status.code() == Some(2) && said.contains("start it without a launcher"), "{said}");
+    assert!(job.status.code() == Some(2) && said.contains("got processes of their own"), "{said}");
 }

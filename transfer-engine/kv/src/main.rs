@@ -57,6 +57,7 @@ fn place(options: &Options, source: &Source) -> Result<Arc<Place>> {
 }
 
 fn all(options: &Options, source: &Source) -> Result<Outcome> {
+    source.joins_processes()?;
     let mut settled = options.clone();
     settled.nics.nic = source.kind();
     if source.are_soft_nics() {

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const RESOLVER: Duration = Duration::from_secs(5);
 /// Pause between two looks at lanes that are being opened.
 const LOOK: Duration = Duration::from_millis(1);
+/// The mesh's thread takes a peer out of what calls find within so long.
+const ABANDONED: Duration = Duration::from_secs(1);
 /// Longer than any process lives: clocks have an end.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -182,8 +184,8 @@ impl Node {
         if !before.contains(&number) {
             let (tell, told) = channel();
             mesh.order(Order::Abandon(number, tell));
-            // An error: the thread has ended, and all peers have left.
-            let _ = told.recv();
+            // An error: the thread has ended and all peers have left, or it takes longer.
+            let _ = told.recv_timeout(ABANDONED);
         }
         Err(failed(format!("expected a lane over {rails} rails within {patience:?}, got none")))
     }

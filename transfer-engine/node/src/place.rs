@@ -90,9 +90,11 @@ impl Place {
     pub fn beside(source: &Source, end: u32, fabric: &str) -> Result<Self, NoNode> {
         source.joins_processes()?;
         let taken = |ports: &MachinePorts| Ok(OpenNics::Mlx5(ports.take(&[end], |_| true)?));
-        let nics = source.open(end..end + 1, |wish| on_fabric(wish, end, fabric), taken)?;
+        let own = source.fabric(fabric)?;
+        let nics = source.open(end..end + 1, |wish| on_fabric(wish, end, &own), taken)?;
         let (rail_gbps, lines) = (source.rail_gbps(&nics), source.lines(1));
-        Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends: 1, net: None, made_up: None })
+        let made_up = (own != fabric).then_some(own);
+        Ok(Self { nics: Arc::new(nics), rail_gbps, lines, ends: 1, net: None, made_up })
     }
 
     /// The end that this process is in the job that its launcher's variables name; `None` if they name none.
@@ -111,8 +113,10 @@ impl Place {
     pub fn join(source: &Source, joining: Joining) -> Result<Self, NoNode> {
         source.joins_processes()?;
         let net = TcpNet::join(joining.options)?;
-        let made_up = (joining.made_up && source.are_soft_nics()).then(|| joining.fabric.clone());
-        let place = Self::meet(source, &net, &joining.fabric);
+        let fabric = source.fabric(&joining.fabric)?;
+        let place = Self::meet(source, &net, &fabric);
+        let made_up = (joining.made_up && source.are_soft_nics()) || fabric != joining.fabric;
+        let made_up = made_up.then_some(fabric);
         // The others are told what went wrong at this end, not that it left.
         let (nics, lines) = place.inspect_err(|error| net.fail(&error.to_string()))?;
         let (rail_gbps, ends) = (source.rail_gbps(&nics), net.bootstrap().size());

@@ -90,7 +90,7 @@ impl Rails {
         match self {
             Self::Rc(domain) => domain.has_left(peer),
             Self::Fabric(over) => over.domain.has_left(peer),
-            Self::Sim(_) => false,
+            Self::Sim(over) => over.0.has_ended(peer),
         }
     }
 

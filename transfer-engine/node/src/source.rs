@@ -6,7 +6,8 @@ use crate::simulated::OpenSim;
 use crate::transport::{Names, Over, Reorder, Way};
 use shunt::OpenNics;
 use shunt::choice::{software, through_libibverbs};
-use shunt::machine::{Found, MachinePorts, Rails};
+use shunt::control::Control;
+use shunt::machine::{Found, MachinePorts, NoMachine, Rails};
 use shunt_settings::{ConfigError, Lookup, NicKind, parse_duration};
 use shunt_transfer_fabric::endpoint::Endpoint;
 use std::ops::Range;
@@ -103,15 +104,27 @@ impl Source {
     ///
     /// # Errors
     /// It does not.
-    pub(crate) fn joins_processes(&self) -> Result<(), NoNode> {
+    pub fn joins_processes(&self) -> Result<(), NoNode> {
         match &self.0 {
             Of::Sim { .. } => Err(NoNode::Refused(
-                "ends of a simulated network: expected all in one process, got one a process; start it without a \
-                 launcher"
+                "ends of a simulated network: expected all in one process, got processes of their own"
                     .to_owned(),
             )),
             _ => Ok(()),
         }
+    }
+
+    /// The fabric of software NICs where others of a job have this name. Soft NICs that an interposer shows to libibverbs
+    /// have places on that one already, once they were looked at.
+    pub(crate) fn fabric(&self, job: &str) -> Result<String, NoNode> {
+        let is_beside = match &self.0 {
+            Of::Nics { wish, found: Found::Soft(_) } if wish.nic == NicKind::Auto => {
+                Control::find().map_err(NoMachine::from)?.is_some()
+            }
+            _ => false,
+        };
+        // Names have 32 letters at most.
+        Ok(if is_beside { format!("{job:.29}.sw") } else { job.to_owned() })
     }
 
     /// What carries the packets of these ends of this process: NICs in software by `soft`, RDMA devices by `taken`.

@@ -4,7 +4,8 @@ use super::{Own, SOON, described, open, place};
 use shunt::host::connect::tcp::JoinOptions;
 use shunt::host::job::Joining;
 use shunt::soft_nic::{FaultKind, RailAt};
-use shunt_transfer::{Change, NicKind, Node, Place, Secret, Source, Wish};
+use shunt_transfer::transport::{Names, Reorder};
+use shunt_transfer::{Change, NicKind, Node, Place, Secret, Source, Transport, Way, Wish};
 use shunt_transfer_engine::engine::Share;
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
@@ -63,6 +64,18 @@ fn is_told(mut nodes: Vec<Node>) {
 #[test]
 fn the_others_of_a_job_are_told_at_once_that_an_end_has_left() {
     is_told(job(3));
+}
+
+/// Cause: a write to an end of a simulated network that had ended was executed, and told as written.
+#[test]
+fn the_others_are_told_on_a_simulated_network_as_well() {
+    for reorder in [Reorder::None, Reorder::All] {
+        let way = Way { transport: Transport::Sim, reorder, ..Way::default() };
+        let names = Names { transport: "", provider: "", addresses: "", nic: "", gbps: "" };
+        let wish = Wish { nic: NicKind::Soft, rails: 1, soft_gbps: 1.0 };
+        let source = Source::by(&way, &names, wish).expect("it needs nothing");
+        is_told(Node::start(Place::alone(&source, 3).expect("rails"), 1).expect("connected"));
+    }
 }
 
 #[test]

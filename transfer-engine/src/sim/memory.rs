@@ -21,9 +21,15 @@ impl Memory {
         self.registered.push(span.clone());
     }
 
-    /// Rails reach the span at this address no more. What is on its way there is refused.
+    /// Takes one registration of the span at this address back. What is on its way there is refused after the last.
     pub fn deregister(&mut self, address: u64) {
-        self.registered.retain(|span| span.span().address != address);
+        let at = self.registered.iter().position(|span| span.span().address == address);
+        at.into_iter().for_each(|at| drop(self.registered.swap_remove(at)));
+    }
+
+    /// Takes all of them back.
+    pub fn deregister_all(&mut self) {
+        self.registered.clear();
     }
 
     fn span(&self, at: u64, len: u64) -> Option<&OwnedSpan> {
@@ -79,6 +85,9 @@ mod tests {
         assert!(memory.place(base + 4094, &[2; 2]) && !memory.place(base + 4095, &[2; 2]));
         assert_eq!(memory.fetch(base + 4093, 3), Some(vec![0, 2, 2]));
         assert_eq!(memory.fetch(u64::MAX, 2), None);
+        memory.register(&span);
+        memory.deregister(base);
+        assert_eq!(memory.fetch(base, 1), Some(vec![0]), "it is registered once more");
         memory.deregister(base);
         assert_eq!(memory.fetch(base, 1), None);
     }

@@ -114,9 +114,20 @@ impl SimDomain {
         Ok(region)
     }
 
-    /// Nothing reaches a region any more.
+    /// Whether the end of a peer was dropped.
+    pub fn has_ended(&self, peer: PeerId) -> bool {
+        self.sim.net().has_ended(peer.0)
+    }
+
+    /// Takes a registration back. After the last of its memory nothing reaches that any more.
     pub fn deregister(&self, region: &Mr) {
         self.sim.net().memory(self.node).deregister(region.base());
+    }
+}
+
+impl Drop for SimDomain {
+    fn drop(&mut self) {
+        self.sim.net().end(self.node);
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) struct Net {
     next_pair: u64,
     /// Ends that have cut a peer off: which, and whom it cut off.
     left: BTreeSet<(u32, u32)>,
+    gone: BTreeSet<u32>,
     hit: Vec<bool>,
     counts: Counts,
 }
@@ -62,6 +63,7 @@ impl Net {
             pairs: BTreeMap::new(),
             next_pair: 0,
             left: BTreeSet::new(),
+            gone: BTreeSet::new(),
             hit: vec![false; config.faults.len()],
             counts: Counts::default(),
             config,
@@ -102,6 +104,22 @@ impl Net {
             }
         }
         self.now = self.now.max(to.get());
+    }
+
+    /// A node has ended: nothing is executed there any more.
+    pub fn end(&mut self, node: u32) {
+        self.gone.insert(node);
+        self.nodes[node as usize].memory.deregister_all();
+        for pair in self.pairs.values_mut() {
+            for side in 0..2 {
+                pair.stopped[side] |= pair.ends[side] == node;
+            }
+        }
+    }
+
+    /// Whether a node has ended.
+    pub fn has_ended(&self, node: u32) -> bool {
+        self.gone.contains(&node)
     }
 
     /// A node's memory.
@@ -416,7 +434,8 @@ impl Net {
     }
 
     fn open(&mut self, a: u32, b: u32, rail: u32, first: bool) {
-        if self.left.contains(&(a, b)) || self.left.contains(&(b, a)) {
+        let is_gone = self.gone.contains(&a) || self.gone.contains(&b);
+        if is_gone || self.left.contains(&(a, b)) || self.left.contains(&(b, a)) {
             return;
         }
         let number = self.next_pair;
