@@ -114,8 +114,8 @@ impl Source {
         }
     }
 
-    /// The fabric of software NICs where others of a job have this name. Soft NICs that an interposer shows to libibverbs
-    /// have places on that one already, once they were looked at.
+    /// The fabric of software NICs in a job whose own has this name. An interposer's soft NICs, once they were looked
+    /// at, have places on that one already.
     pub(crate) fn fabric(&self, job: &str) -> Result<String, NoNode> {
         let is_beside = match &self.0 {
             Of::Nics { wish, found: Found::Soft(_) } if wish.nic == NicKind::Auto => {
