@@ -268,6 +268,31 @@ pub const CASES: &[Case] = &[
             ],
         )
     },
+    // Cause: the sender's process was given a fabric of its own, and its devices were on that.
+    Case {
+        nics: "--nics 2",
+        environment: &[("SHUNT_GIVE_UP", "10s")],
+        ..one(
+            "our-transfers-are-cut-off",
+            "transfer_bw",
+            "--mode revoke --duration 4s",
+            &[
+                Says::Text("transfer_bw: NICs: mlx5_0, mlx5_1 through libibverbs"),
+                Says::Text("\"verdict\": \"clean\""),
+            ],
+        )
+    },
+    // Cause: software that stood in for devices took the places of those in the fabric.
+    Case {
+        nics: "--nics 1",
+        environment: &[("SHUNT_GIVE_UP", "10s")],
+        ..one(
+            "our-transfers-take-software",
+            "transfer_bw",
+            "--mode revoke --duration 4s",
+            &[Says::Text("transfer_bw: NICs: software, because"), Says::Text("\"verdict\": \"clean\"")],
+        )
+    },
 ];
 
 impl Case {
