@@ -89,21 +89,27 @@ fn two_processes_go_on_by_the_other_port() {
 }
 
 /// Cause: an end that had given up a partner which was killed failed for want of what that had seen, without a verdict.
+/// A sender that had sent all waited for its receiver's last word until its patience was over.
 #[test]
 fn an_end_whose_partner_was_killed_has_a_verdict() {
     let _alone = alone();
-    let line = ["--duration", "20s"];
-    let mut partner = plain("timeout");
-    partner.args(["--signal=KILL", "2", env!("CARGO_BIN_EXE_transfer_bw")]).args(line);
-    let mut receiver = program();
-    receiver.args(line);
-    partner.env("SHUNT_GIVE_UP", "3s");
-    receiver.env("SHUNT_GIVE_UP", "3s");
-    let ends = job(ports::free(1).expect("a port"), [partner, receiver]);
-    // It speaks for both.
-    let object = verdict(&ends[1]);
-    let told = (ends[1].status.code(), object["verdict"].as_str());
-    assert_eq!(told, (Some(3), Some("peer lost")), "{}", said(&ends[1]));
+    for (killed, duration) in [(0, "20s"), (1, "2500ms")] {
+        let line = ["--duration", duration];
+        let ends = [0, 1].map(|end| {
+            let mut command = if end == killed { plain("timeout") } else { program() };
+            if end == killed {
+                command.args(["--signal=KILL", "2", env!("CARGO_BIN_EXE_transfer_bw")]);
+            }
+            command.args(line).env("SHUNT_GIVE_UP", "3s");
+            command
+        });
+        let ends = job(ports::free(1).expect("a port"), ends);
+        // The one that is left speaks for both.
+        let left = &ends[1 - killed];
+        let object = verdict(left);
+        let told = (left.status.code(), object["verdict"].as_str());
+        assert_eq!(told, (Some(3), Some("peer lost")), "{}", said(left));
+    }
 }
 
 /// Two ends that were started with other options reported immediates that came twice, or bytes that were wrong.
