@@ -35,6 +35,7 @@ pub mod error;
 mod mailbox;
 pub mod mates;
 mod mesh;
+mod naps;
 pub mod node;
 pub mod open;
 pub mod pending;

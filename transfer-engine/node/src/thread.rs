@@ -6,6 +6,7 @@ use crate::cuts::{Cuts, Why};
 use crate::error::NoNode;
 use crate::mailbox::Mailbox;
 use crate::mates::Mates;
+use crate::naps::Naps;
 use crate::rails::Rails;
 use crate::report::Report;
 use shunt::host::nanos::Nanos;
@@ -14,13 +15,8 @@ use shunt_transfer_engine::ids::PeerId;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The thread sleeps so long at most where there was something to do a moment ago, and where there was not.
-const NAP: Duration = Duration::from_micros(20);
-const REST: Duration = Duration::from_micros(500);
-/// Naps before it rests.
-const NAPS: u32 = 500;
 /// It goes on for so long after its node was dropped, so that the others' last words are answered.
 const LINGER: Nanos = Nanos::millis(300);
 
@@ -103,13 +99,11 @@ struct Driven {
 /// Steps an engine and does what comes, until it is told to stop and the others had time for their last words.
 fn drive(driven: Driven, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: &Mailbox<(u32, Vec<u8>)>) {
     let Driven { mut engine, mut report, mut mates, cuts } = driven;
-    let (mut idle, mut end) = (0, Nanos::MAX);
+    let (mut naps, mut end) = (Naps::new(Instant::now()), Nanos::MAX);
     while now() < end {
         // Before the step, which takes what they had sent until then.
         let left = mates.look(now(), |peer| engine.domain.has_left(PeerId(peer)));
-        if engine.step(now()) {
-            idle = 0;
-        }
+        let has_worked = engine.step(now());
         for peer in left {
             // False of one that was cut off before.
             let _ = cuts.cut(&mut engine, now(), peer, Why::Left);
@@ -124,18 +118,18 @@ fn drive(driven: Driven, now: &dyn Fn() -> Nanos, told: &Receiver<Told>, inbox: 
             cuts.take_untold().into_iter().for_each(|(peer, why)| report.gone(peer, why));
             report.look(engine.counts(), || engine.lanes());
         }
-        let nap = match idle {
-            0 => Duration::ZERO,
-            1..NAPS => NAP,
-            _ => REST,
-        };
+        let rested = Instant::now();
+        if has_worked {
+            naps.worked(rested);
+        }
+        let nap = if has_worked { Duration::ZERO } else { naps.next(rested) };
         match told.recv_timeout(nap) {
             Ok(Told::Work(work)) => {
                 work(&mut engine, now());
-                idle = 0;
+                naps.worked(Instant::now());
             }
             Ok(Told::Stop) => end = now() + LINGER,
-            Err(RecvTimeoutError::Timeout) => idle = (idle + 1).min(NAPS),
+            Err(RecvTimeoutError::Timeout) => naps.woke(Instant::now(), rested + nap),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
