@@ -62,9 +62,12 @@ pub struct Options {
     /// Bytes of all parameters together, as trainers hold them
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
     pub bytes: u64,
-    /// Steps of each mode. Each has other bytes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole(1..=1000))]
+    /// Steps of p2p without faults, and with them. Each has other bytes
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = whole(1..=1000))]
     pub steps: u32,
+    /// Steps through rank 0, which are slow [default: as --steps, beside p2p 4 at most]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1000))]
+    pub rank0_steps: Option<u32>,
     /// The way of the weights
     #[arg(long, value_enum, default_value = "both")]
     pub mode: Mode,
@@ -95,6 +98,8 @@ const SPREAD: u64 = 8;
 /// Most bytes of the model, and of what ends hold of it together.
 const BYTES_MAX: u64 = 4 << 30;
 const MEMORY_MAX: u64 = 64 << 30;
+/// Most steps through rank 0 beside p2p where nothing else is asked for.
+const RANK0_STEPS: u32 = 4;
 /// No step may take longer, at the rate of its rails.
 const STEP_MAX_S: f64 = 30.0;
 
@@ -102,6 +107,12 @@ impl Options {
     /// Trainers that hold the same bytes.
     pub fn replicas(&self) -> u32 {
         self.replicas.unwrap_or(if self.trainers.is_multiple_of(2) { 2 } else { 1 })
+    }
+
+    /// Steps through rank 0.
+    pub fn rank0_steps(&self) -> u32 {
+        let most = if self.mode == Mode::Rank0 { u32::MAX } else { RANK0_STEPS };
+        self.rank0_steps.unwrap_or(self.steps.min(most))
     }
 
     /// All ends.
@@ -158,6 +169,7 @@ impl Checked for Options {
             option("--params", self.params),
             option("--bytes", show_size(self.bytes)),
             option("--steps", self.steps),
+            option("--rank0-steps", self.rank0_steps()),
             word("--mode", &self.mode),
             option("--replicas", self.replicas()),
             word("--copies", &self.copies),

@@ -75,9 +75,10 @@ pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
 }
 
 /// False if the run is over: something went wrong that no other schedule mends.
-fn run_leg(end: &mut End<'_>, leg: Leg, planned: &mut Planned, steps: &mut Vec<Step>) -> Result<bool> {
+fn run_leg(end: &mut End<'_>, leg: Leg, planned: &mut Planned, done: &mut Vec<Step>) -> Result<bool> {
     let (mut step, mut begun, mut is_repeated) = (0, false, false);
-    while step < end.options.steps {
+    let steps = if leg.is_p2p { end.options.steps } else { end.options.rank0_steps() };
+    while step < steps {
         end.part.turns += 1;
         let turn = end.part.turns;
         end.train(turn)?;
@@ -105,7 +106,7 @@ fn run_leg(end: &mut End<'_>, leg: Leg, planned: &mut Planned, steps: &mut Vec<S
                 if end.number() == 0 {
                     shunt::host::complain!("weight_sync: {row}");
                 }
-                steps.push(row);
+                done.push(row);
             }
             Came::NoPlan(error) => {
                 end.part.fail(&error.to_string(), true);
