@@ -120,7 +120,7 @@ pub const CASES: &[Case] = &[
     port_down("efa-transfer-port-down-long", "--nic efa --nics 2 --fault 600packets:efa_0:down=1500ms"),
 ];
 
-/// A client whose transfers all came, and whose last acknowledgement did not: the server had ended, and does not send
+/// An end whose transfers all came, and whose last acknowledgement did not: the other end had ended, and does not send
 /// it again. So it is with any NIC; the case is run again.
 pub fn lost_the_last_answer(case: &Case, output: &str) -> bool {
     let came = case.says.iter().all(|says| !matches!(says, Says::Text(text) if !output.contains(text)));
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_client_that_lacks_nothing_but_the_last_answer_is_run_again() {
+    fn only_an_end_that_lacks_nothing_but_the_last_answer_is_run_again() {
         let case = CASES.iter().find(|case| case.name == "efa-fi-pingpong-drop").expect("listed");
         let lost =
             "[error] util/pingpong.c:1119: cq_readerr: Unresponsive receiver\n1m      10      =10  20m\n";
