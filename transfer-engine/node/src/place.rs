@@ -11,8 +11,10 @@ use shunt::machine::{self, MachinePorts};
 use shunt::soft_nic::uplink::{UnixUplink, UplinkError, remove_unused_fabric};
 use shunt::soft_nic::{Fabric, FabricConfig, NicConfig, RailAt};
 use shunt::{LINK_NS, Member, Members, OpenNics, SoftNics};
+use shunt_transfer_engine::rc::Patience;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The ends of this process, and their NICs.
 pub struct Place {
@@ -44,6 +46,9 @@ fn soft(
     Ok(OpenNics::Soft(Arc::new(SoftNics::with(config, nics, attach)?)))
 }
 
+/// A fence by time waits for so long: no frame may lie in a socket for longer.
+const LIFETIME: Duration = Duration::from_nanos(Patience::SOFT.timing.lifetime.get());
+
 /// What to do where another process has the place of this one.
 const OTHERS: &str = "; give each job a fabric of its own: SHUNT_FABRIC=NAME at all its ends. Ends of one job need \
                       numbers of their own";
@@ -55,7 +60,7 @@ fn on_fabric(wish: &Wish, end: u32, fabric: &str) -> Result<OpenNics, NoNode> {
             let hint = if matches!(error, UplinkError::Taken { .. }) { OTHERS } else { "" };
             NoNode::Fabric { name: fabric.to_owned(), why: format!("{error}{hint}") }
         };
-        let uplink = UnixUplink::open(fabric, &[]).map_err(refused)?;
+        let uplink = UnixUplink::open(fabric, &[]).map_err(refused)?.with_lifetime(LIFETIME);
         own.attach(Box::new(uplink)).map_err(refused)
     })
 }

@@ -55,7 +55,7 @@ impl Patience {
         slowest: 50_000_000,
         nic: Nanos::millis(300),
         timing: Timing {
-            lifetime: Nanos::millis(20),
+            lifetime: Nanos::millis(50),
             peer: Nanos::secs(1),
             doubt: Nanos::millis(5),
             resend: Nanos::millis(20),
