@@ -32,6 +32,7 @@ pub mod carriers;
 pub mod connect;
 mod cuts;
 pub mod error;
+mod joining;
 mod mailbox;
 pub mod mates;
 mod mesh;

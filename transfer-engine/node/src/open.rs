@@ -32,6 +32,17 @@ const ABANDONED: Duration = Duration::from_secs(1);
 /// Longer than any process lives: clocks have an end.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
+/// What came of the wait for lanes to a peer.
+enum Came {
+    Lanes,
+    /// The peer has left.
+    Left,
+    /// No lane over any of so many rails.
+    None {
+        rails: u32,
+    },
+}
+
 /// The engine, as connections know it.
 struct Host {
     asker: Asker,
@@ -143,9 +154,10 @@ impl Node {
     ///
     /// # Errors
     /// It does not answer in time, or no lane opens. At once: it has another secret, another version or another number
-    /// of rails, it is this node itself, or it has left. A peer that joined during this call has left again then.
+    /// of rails, it is this node itself, or it has left. A peer that joined during this call has left again then,
+    /// unless another call waits for it.
     pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
-        let (mesh, ..) = self.mesh()?;
+        let (mesh, known, _) = self.mesh()?;
         if self.asker.is_here() {
             return Err(refused());
         }
@@ -166,28 +178,40 @@ impl Node {
             Err(RecvTimeoutError::Timeout) => return Err(failed("no answer in time".to_owned())),
             Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
         };
-        let rails = loop {
-            let Ok(peer) = self.peer(number) else {
-                return Err(failed("it has left before a lane to it was open".to_owned()));
-            };
-            let (open, rails) =
-                self.asker.ask(move |engine, _| (engine.rails_to(peer).len(), engine.policy().rails))?;
-            let late = Instant::now() >= until;
-            if open >= rails as usize || late && open > 0 {
-                return Ok(number);
-            }
-            if late {
-                break rails;
-            }
-            std::thread::sleep(LOOK);
-        };
-        if !before.contains(&number) {
+        known.joining.begin(number, !before.contains(&number));
+        let came = self.await_lanes(number, until);
+        if !matches!(came, Ok(Came::None { .. })) {
+            known.joining.ended(number);
+        } else if known.joining.gave_up(number) {
             let (tell, told) = channel();
             mesh.order(Order::Abandon(number, tell));
             // An error: the thread has ended and all peers have left, or it takes longer.
             let _ = told.recv_timeout(ABANDONED);
         }
-        Err(failed(format!("expected a lane over {rails} rails within {patience:?}, got none")))
+        match came? {
+            Came::Lanes => Ok(number),
+            Came::Left => Err(failed("it has left before a lane to it was open".to_owned())),
+            Came::None { rails } => {
+                Err(failed(format!("expected a lane over {rails} rails within {patience:?}, got none")))
+            }
+        }
+    }
+
+    /// Waits for all lanes to a peer, or until the time is over: one is enough then.
+    fn await_lanes(&self, number: u32, until: Instant) -> Result<Came, CallError> {
+        loop {
+            let Ok(peer) = self.peer(number) else { return Ok(Came::Left) };
+            let (open, rails) =
+                self.asker.ask(move |engine, _| (engine.rails_to(peer).len(), engine.policy().rails))?;
+            let late = Instant::now() >= until;
+            if open >= rails as usize || late && open > 0 {
+                return Ok(Came::Lanes);
+            }
+            if late {
+                return Ok(Came::None { rails });
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// What has become of the others since the last call: the oldest change; `None` if there is none within this time.

@@ -166,3 +166,25 @@ fn a_peer_to_which_no_lane_opens_in_time_is_as_if_it_had_never_been_connected() 
     assert_eq!(super::message(&b).1, b"here");
     drop((a, b));
 }
+
+/// Cause: a call with a short deadline had the peer leave that another thread's longer call waited for.
+#[test]
+fn a_call_that_gives_up_leaves_the_longer_one_of_another_thread_its_peer() {
+    let place = place(2, 2);
+    let ((a, _), (b, at)) = (open(&place, 0), open(&place, 1));
+    let fail = |kind| {
+        (0..2).for_each(|rail| _ = place.nics.inject(RailAt { pe: 1, rail }, kind).expect("a soft NIC"));
+    };
+    fail(FaultKind::Down { for_ns: None });
+    let peer = std::thread::scope(|scope| {
+        let long = scope.spawn(|| a.connect(&at, SOON));
+        for _ in 0..2 {
+            a.connect(&at, Duration::from_millis(200)).expect_err("its ports are down");
+        }
+        fail(FaultKind::Up);
+        long.join().expect("no panic").expect("its ports are up")
+    });
+    a.send(peer, b"here").expect("short");
+    assert_eq!(super::message(&b).1, b"here");
+    drop((a, b));
+}
