@@ -1,11 +1,10 @@
 //! The domain: joins the recovery engine, its links and events, and the lanes.
 
 use super::doubts::Counting;
-use super::endpoint::Made;
 use super::lane::{LANE_DEPTH, Lane};
 use super::leaving::{Gone, Leavings};
+use super::listening::Listening;
 use super::owner::{Owned, OwnedPath};
-use super::queue::{Came, Queue};
 use super::rails::{Draw, Patience, RailKey};
 use super::words::{Said, decode, encode};
 use crate::domain::{Batch, Domain, Event, Fence, LaneFacts};
@@ -35,6 +34,8 @@ use shunt_recovery::worker::Crew;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
+/// Time between two looks at NICs, peers and paths while nothing of theirs is under way.
+const LOOK: Nanos = Nanos::micros(50);
 /// Pause between two questions to firmware about a port that may have changed unheard.
 const ASK_PORT: Nanos = Nanos::millis(100);
 
@@ -67,6 +68,11 @@ pub struct RcDomain {
     ports_asked: Nanos,
     leaving: Leavings,
     counting: Counting,
+    listening: Listening,
+    /// By key: whether a lane on the path can work, as of the last look.
+    up: Vec<bool>,
+    /// When the next look is due; at once while something is under way.
+    look_at: Nanos,
     /// Dropped after the engine, whose workers may be fencing what uses them.
     keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
     /// Dropped last: queue pairs and keys stand in their protection domains.
@@ -112,6 +118,7 @@ impl RcDomain {
             world,
             remarks: Vec::new(),
         };
+        let listening = Listening::new(owned.made.clone());
         let mut domain = Self {
             engine,
             owned,
@@ -122,6 +129,9 @@ impl RcDomain {
             ports_asked: now,
             leaving: Leavings::default(),
             counting: Counting::default(),
+            listening,
+            up: Vec::new(),
+            look_at: now,
             keys: BTreeMap::new(),
             _rails: rails,
         };
@@ -133,6 +143,7 @@ impl RcDomain {
     /// rails: the two ends have no number for each other that both know.
     pub fn join(&mut self, address: PeerAddress, leads: bool) -> PeerId {
         let now = Nanos::new(self.owned.world.now_ns());
+        self.look_at = now;
         let rails = address.rails.len();
         let peer = self.engine.join(PeerAddress { datagrams: vec![0; rails], ..address });
         self.owned.rails.push(rails as u32);
@@ -326,17 +337,24 @@ impl RcDomain {
 
     /// What lanes have done, and which of them work no more.
     fn look_at_lanes(&mut self, now: Nanos, events: &mut Vec<Event>) {
-        let up: Vec<bool> = (0..self.owned.paths.len()).map(|key| self.is_up(key)).collect();
-        let mut on_rail: BTreeMap<u32, u64> = BTreeMap::new();
+        let (world, patience, up) = (&*self.owned.world, &self.patience, &self.up);
+        let mut all_work = true;
         for (id, lane) in &mut self.lanes {
-            *on_rail.entry(lane.rail()).or_default() += lane.bytes();
-            let sent = lane.poll(&*self.owned.world, now);
+            let sent = lane.poll(world, now);
             if sent > 0 {
                 events.push(Event::Sent(*id, sent));
             }
+            all_work &= !lane.is_broken() && up[lane.key] && !lane.is_silent(now, patience, 0);
+        }
+        if all_work {
+            return;
+        }
+        let mut on_rail: BTreeMap<u32, u64> = BTreeMap::new();
+        for lane in self.lanes.values() {
+            *on_rail.entry(lane.rail()).or_default() += lane.bytes();
         }
         for (id, lane) in &mut self.lanes {
-            let is_silent = lane.is_silent(now, &self.patience, on_rail[&lane.rail()]);
+            let is_silent = lane.is_silent(now, patience, on_rail[&lane.rail()]);
             let failed = lane.is_broken() || !up[lane.key] || is_silent;
             if failed && !std::mem::replace(&mut lane.told, true) {
                 events.push(if lane.is_denied() {
@@ -411,33 +429,6 @@ impl RcDomain {
             });
         }
     }
-
-    /// Immediates that have arrived, on whichever queue pair. One that its NIC has destroyed is looked at once more.
-    fn receive(&mut self, events: &mut Vec<Event>) {
-        for (key, peer, queue) in self.made() {
-            let (gone, peer) = (queue.is_gone(), PeerId(peer));
-            let came = |came| match came {
-                Came::Imm(imm) => events.push(Event::Imm(peer, imm)),
-                Came::Part(part) => events.push(Event::Part(peer, part)),
-            };
-            if let Err(error) = queue.poll_received(&*self.owned.world, came) {
-                self.owned.remarks.push(format!("a completion of path {key}: {error}"));
-            }
-            if gone {
-                let mut made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
-                let ended = made.extract_if(.., |made| Arc::ptr_eq(&made.queue, &queue));
-                for Made { key, peer, incarnation, queue } in ended {
-                    self.counting.ended.put(peer, (key, incarnation), queue.tell_came());
-                }
-            }
-        }
-    }
-
-    /// Queue pairs that may have completions. Nothing waits for the list meanwhile: workers add to it.
-    fn made(&self) -> Vec<(usize, u32, Arc<Queue>)> {
-        let made = self.owned.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.iter().map(|made| (made.key, made.peer, made.queue.clone())).collect()
-    }
 }
 
 impl Domain for RcDomain {
@@ -457,6 +448,7 @@ impl Domain for RcDomain {
         }
         self.owned.requests += 1;
         let silent = lane.is_silent(now, &self.patience, on_rail);
+        self.look_at = Nanos::ZERO;
         let (key, request) = (lane.key, self.owned.requests);
         lane.asked = Some(request);
         self.owned.paths[key].asked = request;
@@ -466,6 +458,7 @@ impl Domain for RcDomain {
 
     fn leave(&mut self, _now: Nanos, peer: PeerId) {
         let now = Nanos::new(self.owned.world.now_ns());
+        self.look_at = now;
         let keys: Vec<usize> = self.engine.paths().keys_to(peer.0).collect();
         self.engine.leave(now, peer.0);
         let lanes: Vec<_> = keys.iter().filter_map(|key| self.owned.take(*key)).collect();
@@ -478,12 +471,22 @@ impl Domain for RcDomain {
     }
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {
+        let now = Nanos::new(self.owned.world.now_ns());
+        if now < self.look_at {
+            self.look_at_lanes(now, events);
+            self.listening.poll(&*self.owned.world, events, &mut self.owned.remarks);
+            return;
+        }
         let now = self.step();
+        self.up = (0..self.owned.paths.len()).map(|key| self.is_up(key)).collect();
         self.look_at_lanes(now, events);
-        self.receive(events);
+        let Self { listening, owned, counting, .. } = self;
+        listening.look(&*owned.world, events, &mut owned.remarks, &mut counting.ended);
         self.take_answers(now, events);
         self.ask_and_answer(now);
         self.look_at_leaving(now, events);
         self.open_lanes(now, events);
+        let rests = self.engine.is_at_rest() && self.leaving.is_empty() && self.counting.is_empty();
+        self.look_at = if rests { now + LOOK } else { now };
     }
 }

@@ -32,6 +32,13 @@ pub(super) struct Counting {
     pub counts: Vec<(At, Option<u64>)>,
 }
 
+impl Counting {
+    /// True while nobody asks and nobody is asked.
+    pub fn is_empty(&self) -> bool {
+        self.doubts.0.is_empty() && self.questions.is_empty() && self.counts.is_empty()
+    }
+}
+
 /// The lanes in doubt.
 #[derive(Debug, Default)]
 pub(super) struct Doubts(BTreeMap<LaneId, Doubt>);

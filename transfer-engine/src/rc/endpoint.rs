@@ -11,6 +11,7 @@ use shunt_recovery::endpoint::{Endpoint, Half, Maker, Prober};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A queue pair that was made for a path: by key and incarnation, for those who post on it and receive from it.
+#[derive(Clone)]
 pub(super) struct Made {
     pub key: usize,
     pub peer: u32,

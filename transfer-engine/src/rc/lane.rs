@@ -90,6 +90,10 @@ impl Lane {
 
     /// Pieces executed since the last look.
     pub fn poll(&mut self, world: &dyn World, now: Nanos) -> u64 {
+        if self.under_way.is_empty() {
+            // Nothing can have completed.
+            return 0;
+        }
         let before = self.executed;
         while let Some((at, result)) = self.queue.poll_sent(world) {
             if let Err(syndrome) = result {

@@ -34,6 +34,11 @@ impl Leavings {
         self.0.push(Leaving { peer, keys, lanes, quiet: None });
     }
 
+    /// True while none is.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What has come about since the last call. `is_there`: a path still has a half at this end. A packet lives for
     /// `lifetime` at most.
     pub fn look(&mut self, now: Nanos, lifetime: Nanos, is_there: impl Fn(usize) -> bool) -> Vec<Gone> {

@@ -23,6 +23,7 @@ mod doubts;
 mod endpoint;
 mod lane;
 mod leaving;
+mod listening;
 mod owner;
 mod queue;
 mod rails;
