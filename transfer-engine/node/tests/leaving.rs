@@ -1,6 +1,6 @@
 //! Ends of a job that end in order, and peers that are cut off: what the others are told, and when it is proved.
 
-use super::{Own, SOON, described, open, place};
+use super::{Own, SOON, described, nodes, open, place};
 use shunt::host::connect::tcp::JoinOptions;
 use shunt::host::job::Joining;
 use shunt::soft_nic::{FaultKind, RailAt};
@@ -187,4 +187,31 @@ fn a_call_that_gives_up_leaves_the_longer_one_of_another_thread_its_peer() {
     a.send(peer, b"here").expect("short");
     assert_eq!(super::message(&b).1, b"here");
     drop((a, b));
+}
+
+/// Cause: a peer was said to be cut off once its queue pairs were destroyed. What their NICs had accepted, and not
+/// brought into memory yet, landed after that.
+#[test]
+fn what_a_nic_has_accepted_is_in_memory_before_its_peer_counts_as_cut_off() {
+    let nodes = nodes(2, 2);
+    let (len, part) = (16 << 20, 1 << 20);
+    let from = Own::new(&nodes[0], part, 1, Rights::Read);
+    let to = Own::new(&nodes[1], len, 0, Rights::ReadWrite);
+    let target = described(&to);
+    for rail in 0..2 {
+        let late = FaultKind::PlacementDelay { by_ns: 30_000_000, for_ns: None };
+        nodes[1].place().nics.inject(RailAt { pe: 1, rail }, late).expect("a soft NIC");
+    }
+    for at in (0..len as u64).step_by(part) {
+        nodes[0].write(1, part as u64, None, (&from.region, 0), (&target, at)).expect("fits");
+    }
+    while to.get()[0] == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(nodes[1].revoke(0, SOON).expect("it is there"), "nothing of it lands any more");
+    let now = to.get();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(to.get() == now, "something landed later");
+    assert!(now.contains(&0), "it was cut off while it wrote");
+    drop(nodes);
 }

@@ -1,6 +1,7 @@
 //! The domain: joins the recovery engine, its links and events, and the lanes.
 
 use super::doubts::Counting;
+use super::endpoint::Flush;
 use super::lane::{LANE_DEPTH, Lane};
 use super::leaving::{Gone, Leavings};
 use super::listening::Listening;
@@ -26,7 +27,7 @@ use shunt_recovery::links::envelope::Seal;
 use shunt_recovery::links::{Heard, LinkParts, Links, PeerAddress, Reach};
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_dispatch::Nics;
-use shunt_recovery::nic_job::Outcome;
+use shunt_recovery::nic_job::{Job, Outcome, Urgency};
 use shunt_recovery::path::{PathMachine, PathStart, Step};
 use shunt_recovery::port_table::PortTable;
 use shunt_recovery::slots::RailPair;
@@ -127,7 +128,7 @@ impl RcDomain {
             patience,
             arrived: VecDeque::new(),
             ports_asked: now,
-            leaving: Leavings::default(),
+            leaving: Leavings::new(patience.timing.lifetime),
             counting: Counting::default(),
             listening,
             up: Vec::new(),
@@ -234,6 +235,7 @@ impl RcDomain {
                         self.port_changed(now, rail as u32, !up);
                     }
                 }
+                Outcome::Worked(result) => self.leaving.flushed(now, id.number, result.is_ok()),
                 outcome => self.engine.outcome(&mut self.owned, now, id, outcome),
             }
         }
@@ -419,7 +421,9 @@ impl RcDomain {
     /// Peers that are cut off, and lanes to them of which nothing is on its way any more.
     fn look_at_leaving(&mut self, now: Nanos, events: &mut Vec<Event>) {
         let Self { leaving, lanes, engine, .. } = self;
-        for gone in leaving.look(now, engine.timing.lifetime, |key| engine.destroys.has_any(key)) {
+        let (destroys, nics) = (&engine.destroys, &mut engine.nics);
+        let flush = |rail| nics.submit(rail, Urgency::Peer, rail as usize, Job::Work(Box::new(Flush)));
+        for gone in leaving.look(now, |key| destroys.has_any(key), flush) {
             events.push(match gone {
                 Gone::Peer(peer) => Event::Left(peer),
                 Gone::Lane(id) => {
@@ -467,7 +471,9 @@ impl Domain for RcDomain {
             self.lanes.get_mut(lane).into_iter().for_each(|lane| lane.told = true);
             self.counting.doubts.forget(*lane);
         }
-        self.leaving.begin(peer, keys, lanes);
+        // A path has the number of its rail.
+        let paths = keys.into_iter().map(|key| (key, self.owned.paths[key].number)).collect();
+        self.leaving.begin(peer, paths, lanes);
     }
 
     fn poll(&mut self, _now: Nanos, events: &mut Vec<Event>) {

@@ -8,6 +8,7 @@ use shunt_mlx5::error::NicError;
 use shunt_mlx5::nic::qp::{MASK_24, QpTruth, QpTuning, RemoteEnd};
 use shunt_mlx5::rail::Rail;
 use shunt_recovery::endpoint::{Endpoint, Half, Maker, Prober};
+use shunt_recovery::nic_job::Work;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A queue pair that was made for a path: by key and incarnation, for those who post on it and receive from it.
@@ -114,6 +115,15 @@ impl Prober for Probes {
 
     fn next_index(&self) -> u64 {
         self.queue.next()
+    }
+}
+
+/// Brings into memory what a NIC has accepted.
+pub(super) struct Flush;
+
+impl Work for Flush {
+    fn run(&self, rail: &Rail) -> Result<(), NicError> {
+        rail.flush()
     }
 }
 
