@@ -35,7 +35,9 @@ impl Listening {
         remarks: &mut Vec<String>,
         ended: &mut Ended,
     ) {
-        self.queues.clone_from(&self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        // To drop a queue pair destroys it, which may be a worker's turn: not while the list is locked.
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.queues = made;
         for made in &self.queues {
             let gone = made.queue.is_gone();
             take(made, world, events, remarks);
