@@ -49,7 +49,7 @@ impl std::error::Error for Failure {}
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
-        let is_lost = matches!(error, TransferError::PeerLost { .. });
+        let is_lost = matches!(error, TransferError::PeerLost { .. } | TransferError::PeerLeft { .. });
         let is_uncertain = matches!(error, TransferError::Uncertain { .. });
         Self { why: error.to_string(), is_lost, is_uncertain }
     }

@@ -37,20 +37,21 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
         let run = move || {
             let (options, buffers, model) = (&shared.0, shared.1, &shared.2);
             if options.private_sweep {
-                let table = sweep::measure(options, buffers, model, &node, (clock, rail_gbps))?;
+                let (table, is_first) = sweep::measure(options, buffers, model, &node, (clock, rail_gbps))?;
                 // Its row has said why it is not clean.
                 let (status, why) = (start::exit_status(table.verdict), String::new());
-                return Ok((Document::new(table).pretty(), status, why));
+                return Ok((Document::new(table).pretty(), status, why, is_first));
             }
             let parts = run::run(options, buffers, model, &node)?;
             let verdict = Verdict::of(options, clock, rail_gbps, &parts);
             let (status, why) = (verdict.exit_status(), verdict.why());
-            Ok((Document::new(verdict).pretty(), status, why))
+            let is_first = verdict.is_said_by(rank, is_first);
+            Ok((Document::new(verdict).pretty(), status, why, is_first))
         };
         (rank, std::thread::spawn(run))
     });
     // All are begun before the first is waited for.
     let all = joined(ranks.collect::<Vec<_>>())?;
-    let (text, status, why) = all.into_iter().next().context("no rank lives here")?;
+    let (text, status, why, is_first) = all.into_iter().next().context("no rank lives here")?;
     Ok(Outcome { text, is_first, is_printed: !options.private_sweep, status, why })
 }

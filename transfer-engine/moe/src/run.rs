@@ -8,6 +8,7 @@ use shunt_moe_proxy::model::Model;
 use shunt_moe_proxy::rank::{Rank, Times, doubled};
 use shunt_transfer::Node;
 use shunt_transfer_program::faults::Planned;
+use shunt_transfer_program::lost::Lost;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const REST: Duration = Duration::from_millis(200);
 /// Lines of progress, at most so often.
 const LINE: Duration = Duration::from_secs(1);
 
-/// Runs a rank. All ranks answer with the same.
+/// Runs a rank. All ranks answer with the same; where one is gone, each with what it saw itself.
 ///
 /// # Errors
 /// A rank does not answer, or a call is refused.
@@ -61,10 +62,17 @@ pub fn run(options: &Options, buffers: Buffers, model: &Model, node: &Arc<Node>)
         (part.peer_lost, part.uncertain) = (failure.is_lost, failure.is_uncertain);
         part.failure = failure.why;
     }
-    let all = node.exchange(&serde_json::to_vec(&part)?)?;
+    let all = node.exchange(&serde_json::to_vec(&part)?).map_err(anyhow::Error::from);
+    if let Some(lost) = all.as_ref().err().and_then(Lost::of) {
+        if part.failure.is_empty() {
+            part.failure = lost.to_string();
+        }
+        (part.peer_lost, part.alone) = (true, Some(lost));
+        return Ok(vec![part]);
+    }
     if goes_on {
         // What a busy machine's NIC does not take back stays until the node has ended.
         let _ = ground.give_back(node);
     }
-    all.iter().map(|bytes| serde_json::from_slice(bytes).context("what another rank said")).collect()
+    all?.iter().map(|bytes| serde_json::from_slice(bytes).context("what another rank said")).collect()
 }

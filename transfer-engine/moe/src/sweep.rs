@@ -55,7 +55,8 @@ impl Kind for Sweep {
     const VERSION: u32 = 1;
 }
 
-/// Runs all rows. Rank 0 prints each as it is known. All ranks answer with the same.
+/// Runs all rows. Rank 0 prints each as it is known, and where it is gone the first that is left. All ranks answer with
+/// the same, and with whether they print.
 ///
 /// # Errors
 /// A rank does not answer, or a call is refused.
@@ -65,8 +66,8 @@ pub fn measure(
     model: &Model,
     node: &Arc<Node>,
     (clock, rail_gbps): (&'static str, Option<f64>),
-) -> Result<Sweep> {
-    let is_first = node.end() == 0;
+) -> Result<(Sweep, bool)> {
+    let mut is_first = node.end() == 0;
     if is_first {
         say!("{clock}, {} layers a row, microseconds at the slowest rank", options.layers);
         say!(
@@ -86,6 +87,7 @@ pub fn measure(
         let parts = run(options, Buffers { private: *private, ..buffers }, model, node)?;
         let judged = Verdict::of(options, clock, rail_gbps, &parts);
         let why = judged.why();
+        is_first = judged.is_said_by(node.end(), is_first);
         let Verdict { verdict, part, .. } = judged;
         let (seen, dispatch, combine) = (&part.seen, part.dispatch, part.combine);
         let (rows_private, rows_contiguous) = (seen.rows_private, seen.rows_contiguous);
@@ -114,7 +116,7 @@ pub fn measure(
     if is_first {
         say!("verdict: {}", sweep.verdict);
     }
-    Ok(sweep)
+    Ok((sweep, is_first))
 }
 
 #[cfg(test)]

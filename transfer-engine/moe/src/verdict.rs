@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_json::Kind;
 use shunt_moe_proxy::check::Seen;
 use shunt_transfer_program::faults::Struck;
+use shunt_transfer_program::lost::Lost;
 use shunt_transfer_program::start::exit_status;
 use shunt_transfer_program::why;
 
@@ -68,6 +69,9 @@ pub struct Part {
     pub pieces_again: u64,
     /// Each fault, and how often it struck.
     pub faults: Vec<Struck>,
+    /// A rank is gone, and this is what one that is left saw.
+    #[serde(skip)]
+    pub alone: Option<Lost>,
 }
 
 impl Part {
@@ -91,6 +95,7 @@ impl Part {
             all.returns += part.returns;
             all.pieces_again += part.pieces_again;
             all.faults.extend(part.faults.iter().cloned());
+            all.alone = all.alone.or_else(|| part.alone.clone());
         }
         all
     }
@@ -179,6 +184,11 @@ impl Verdict {
             rail_gbps,
             part,
         }
+    }
+
+    /// Whether a rank prints and writes it for all: `is_first` where all are there.
+    pub fn is_said_by(&self, rank: u32, is_first: bool) -> bool {
+        self.part.alone.as_ref().map_or(is_first, |lost| lost.speaks(rank))
     }
 
     /// 0 clean, 3 where no rail to a rank was left or the fate of a write is not known, else 1.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shunt_task::ports;
 use shunt_transfer_program::trial::{
-    RUNS, all_zero, alone, first, job, last_word, number, plain, said, verdict,
+    RUNS, all_zero, alone, first, job, last_word, left_of_killed, number, plain, said, verdict,
 };
 use std::process::{Command, Output, Stdio};
 
@@ -132,6 +132,17 @@ fn ranks_with_other_options_are_refused_at_all() {
     for (end, of) in ends.iter().zip([" of end 2", " of end 2", ""]) {
         let why = format!("error: --top-k{of}: expected 4 as at end 0, got 2");
         assert_eq!((end.status.code(), last_word(end)), (Some(2), why), "{}", said(end));
+    }
+}
+
+/// Cause: the ranks that were left failed for want of what the one that was killed had seen, without a verdict.
+#[test]
+fn ranks_that_are_left_of_one_that_was_killed_have_a_verdict() {
+    let _alone = alone();
+    let line = format!("{SMALL} --layers 1000000");
+    for killed in [0, 1] {
+        let meet = ports::free(1).expect("a port");
+        nothing_wrong(&left_of_killed(meet, killed, env!("CARGO_BIN_EXE_moe_proxy"), &line));
     }
 }
 

@@ -44,6 +44,30 @@ pub fn job(meet: u16, ends: impl IntoIterator<Item = Command>) -> Vec<Output> {
     started.into_iter().map(|end| end.wait_with_output().expect("its end")).collect()
 }
 
+/// What came of the ends that are left of a job of three, by number, after one was killed two seconds after its start.
+/// The first of them speaks for all.
+///
+/// # Panics
+/// One does not start, another one speaks, or the verdict is not `peer lost`.
+pub fn left_of_killed(meet: u16, killed: usize, program: &str, line: &str) -> Value {
+    let ends = (0..3).map(|end| {
+        let mut command = plain(if end == killed { "timeout" } else { program });
+        if end == killed {
+            command.args(["--signal=KILL", "2", program]);
+        }
+        command.args(line.split_whitespace());
+        command
+    });
+    let mut left = job(meet, ends);
+    left.remove(killed);
+    let told: Vec<_> = left.iter().map(|end| (end.status.code(), end.stdout.is_empty())).collect();
+    let all: String = left.iter().map(said).collect();
+    assert_eq!(told, [(Some(3), false), (Some(3), true)], "{all}");
+    let object = verdict(&left[0]);
+    assert_eq!(object["verdict"].as_str(), Some("peer lost"), "{all}");
+    object
+}
+
 /// All that a run said.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

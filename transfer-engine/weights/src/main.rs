@@ -30,11 +30,12 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
     let shared = Arc::new((options.clone(), model::params(options)));
     let ends = Node::start(place, options.nics.rails())?.into_iter().map(|node| {
         let (shared, end) = (shared.clone(), node.end());
-        (end, std::thread::spawn(move || run::run(&shared.0, &shared.1, node)))
+        (end, std::thread::spawn(move || Ok((end, run::run(&shared.0, &shared.1, node)?))))
     });
     // All are begun before the first is waited for.
     let all = joined(ends.collect::<Vec<_>>())?;
-    let ran = all.into_iter().next().context("no end lives here")?;
+    let (end, ran) = all.into_iter().next().context("no end lives here")?;
+    let is_first = ran.alone.as_ref().map_or(is_first, |lost| lost.speaks(end));
     let verdict = Verdict::of(options, clock, rail_gbps, ran);
     let (status, why) = (verdict.exit_status(), verdict.why());
     Ok(Outcome { text: Document::new(verdict).pretty(), is_first, is_printed: true, status, why })

@@ -4,10 +4,11 @@ use crate::end::End;
 use crate::model::{gathered, spread};
 use crate::options::{Mode, Options};
 use crate::phase::Phase;
-use crate::seen::{Ran, Seen, Step};
+use crate::seen::{Part, Ran, Seen, Step};
 use anyhow::Result;
 use shunt_transfer::Node;
 use shunt_transfer_program::faults::Planned;
+use shunt_transfer_program::lost::Lost;
 use shunt_weight_sync::stages::Rounding;
 use shunt_weight_sync::{Param, PlanError, Schedule};
 
@@ -44,21 +45,36 @@ enum Came {
     NoPlan(PlanError),
 }
 
-/// Runs an end. All ends answer with the same.
+/// Runs an end. All ends answer with the same; where one is gone, each with what it saw itself.
 ///
 /// # Errors
 /// An end does not answer, or a call is refused.
 pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
-    let mut end = End::new(options, params, node)?;
+    let (mut steps, mut end) = (Vec::new(), End::new(options, params, node)?);
     if end.number() == 0 {
         let (trainers, servers, rails) = (options.trainers, options.servers, options.nics.rails());
         shunt::host::complain!(
             "weight_sync: {trainers} trainers and {servers} servers are connected, {rails} rails each"
         );
     }
-    let (mut steps, mut planned) = (Vec::new(), Planned::default());
-    for leg in legs(options) {
-        if !run_leg(&mut end, leg, &mut planned, &mut steps)? {
+    let parts = run_all(&mut end, &mut steps);
+    // What this end saw is judged where the others say no more.
+    let alone = parts.as_ref().err().and_then(Lost::of);
+    let parts = match &alone {
+        Some(lost) => {
+            end.part.fail(&lost.to_string(), true);
+            vec![end.part]
+        }
+        None => parts?,
+    };
+    Ok(Ran { parts, steps, alone })
+}
+
+/// All legs: what each end saw of them.
+fn run_all(end: &mut End<'_>, steps: &mut Vec<Step>) -> Result<Vec<Part>> {
+    let mut planned = Planned::default();
+    for leg in legs(end.options) {
+        if !run_leg(end, leg, &mut planned, steps)? {
             break;
         }
     }
@@ -70,8 +86,7 @@ pub fn run(options: &Options, params: &[Param], node: Node) -> Result<Ran> {
     (end.part.failovers, end.part.returns) = (counts.closed, counts.returned);
     end.part.pieces_again = counts.again;
     end.part.faults = planned.struck(&end.node.place().nics).map_err(anyhow::Error::msg)?;
-    let parts = end.exchange(&end.part)?;
-    Ok(Ran { parts, steps })
+    end.exchange(&end.part)
 }
 
 /// False if the run is over: something went wrong that no other schedule mends.

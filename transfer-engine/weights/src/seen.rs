@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_program::faults::Struck;
+use shunt_transfer_program::lost::Lost;
 use shunt_weight_sync::Param;
 use shunt_weight_sync::audit::Audit;
 use shunt_weight_sync::pipeline::{Failure, Report, Transform};
@@ -239,4 +240,6 @@ pub struct Ran {
     pub parts: Vec<Part>,
     /// Steps that went well, in order.
     pub steps: Vec<Step>,
+    /// An end is gone, and this one says no more than what it saw itself.
+    pub alone: Option<Lost>,
 }

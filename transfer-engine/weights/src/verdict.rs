@@ -102,8 +102,11 @@ impl Verdict {
     pub fn of(options: &Options, clock: &'static str, rail_gbps: Option<f64>, ran: Ran) -> Self {
         let mut part = Part::sum(&ran.parts);
         // What was written differs from what was wanted: a write too many, or one too few.
-        part.bytes_doubled += part.bytes_written.saturating_sub(part.bytes_wanted);
-        part.bytes_missing += part.bytes_wanted.saturating_sub(part.bytes_written);
+        // One end alone does not know what the others wrote.
+        if ran.alone.is_none() {
+            part.bytes_doubled += part.bytes_written.saturating_sub(part.bytes_wanted);
+            part.bytes_missing += part.bytes_wanted.saturating_sub(part.bytes_written);
+        }
         let watermark_passed = part.staging_peak > options.watermark;
         let wrong = part.bytes_wrong + part.bytes_doubled + part.bytes_missing + part.bytes_foreign;
         let is_broken = wrong + part.imm_doubled + part.imm_missing > 0 || watermark_passed;

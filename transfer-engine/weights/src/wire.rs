@@ -64,7 +64,7 @@ impl Pending for Begun {
 
 fn failure(error: TransferError) -> Failure {
     match error {
-        TransferError::PeerLost { .. } => Failure::Lost(error.to_string()),
+        TransferError::PeerLost { .. } | TransferError::PeerLeft { .. } => Failure::Lost(error.to_string()),
         TransferError::Uncertain { .. } => Failure::Uncertain(error.to_string()),
         _ => Failure::Other(error.to_string()),
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shunt_task::ports;
 use shunt_transfer_program::trial::{
-    RUNS, all_zero, alone, first, job, last_word, number, plain, said, verdict,
+    RUNS, all_zero, alone, first, job, last_word, left_of_killed, number, plain, said, verdict,
 };
 use std::process::{Command, Output, Stdio};
 
@@ -120,6 +120,19 @@ fn ends_with_other_options_are_refused_at_all() {
     for (end, of) in ends.iter().zip([" of end 1", ""]) {
         let why = format!("error: --bytes{of}: expected 2M as at end 0, got 1M");
         assert_eq!((end.status.code(), last_word(end)), (Some(2), why), "{}", said(end));
+    }
+}
+
+/// Cause: the ends that were left failed for want of what the one that was killed had seen, without a verdict.
+#[test]
+fn ends_that_are_left_of_one_that_was_killed_have_a_verdict() {
+    let _alone = alone();
+    let line = "--trainers 2 --servers 1 --bytes 1M --steps 1000 --mode p2p --rail-gbps 0.1";
+    for killed in 0..3 {
+        let meet = ports::free(1).expect("a port");
+        let object = left_of_killed(meet, killed, env!("CARGO_BIN_EXE_weight_sync"), line);
+        nothing_wrong(&object);
+        assert_eq!(object["peer_lost"], true, "{object}");
     }
 }
 
