@@ -42,7 +42,7 @@ fn run(options: &Options, source: &Source) -> Result<Outcome> {
             let text = serde_json::to_string(&struck)?;
             // It has said why no decoder was there.
             let (status, why) = (u8::from(!met), String::new());
-            Ok(Outcome { text, is_first: true, is_printed: true, status, why })
+            Ok(Outcome { text, is_first: true, is_printed: options.part, status, why })
         }
     }
 }

@@ -117,7 +117,7 @@ pub struct Options {
     /// Number of this end, of a process with a role
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=999))]
     pub end: u32,
-    /// Prints what a decoder saw, for the process that started it
+    /// Prints what this process saw, for the process that started it
     #[arg(long, hide = true)]
     pub part: bool,
     /// Prefillers

@@ -2,10 +2,11 @@
 
 use crate::options::{At, Options, Who};
 use crate::verdict::{Done, Part, Told};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use shunt_settings::complain;
+use shunt_transfer::NoNode;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 const READY: Duration = Duration::from_secs(60);
 /// Prefillers end of their own when the decoders have, within this time.
 const END: Duration = Duration::from_secs(20);
+
+/// Between two looks whether something has happened.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What a process says on standard error.
 struct Line(Who, String);
@@ -71,8 +75,12 @@ impl<'a> Processes<'a> {
         let until = Instant::now() + READY;
         let mut at = vec![None; options.decode as usize];
         while at.iter().any(Option::is_none) {
-            let Line(who, line) =
-                run.next_line(until)?.context("a decoder: expected its address, got none")?;
+            let soon = Instant::now() + LOOK;
+            let Some(Line(who, line)) = run.next_line(soon)? else {
+                run.all_listen_or_live(&at)?;
+                ensure!(Instant::now() < until, "a decoder: expected its address, got none");
+                continue;
+            };
             if let Some((_, address)) = line.split_once(" listens at ") {
                 at[who.number as usize] = Some(address.to_owned());
             }
@@ -82,6 +90,21 @@ impl<'a> Processes<'a> {
             run.spawn(Who { is_prefill: true, number }, options.decode + number)?;
         }
         Ok(run)
+    }
+
+    /// Fails if a decoder has ended that was to listen. What it refused is refused here.
+    fn all_listen_or_live(&mut self, at: &[Option<String>]) -> Result<()> {
+        for process in &mut self.all {
+            let Some(status) =
+                process.child.try_wait()?.filter(|_| at[process.who.number as usize].is_none())
+            else {
+                continue;
+            };
+            let why = format!("{}: expected its address, got {status}: its own error says why", process.who);
+            ensure!(status.code() != Some(2), NoNode::Refused(why));
+            bail!(why);
+        }
+        Ok(())
     }
 
     /// The soft fabric of the run.
@@ -115,8 +138,9 @@ impl<'a> Processes<'a> {
         if who.is_prefill {
             all.extend(["--connect".to_owned(), self.decoders.join(",")]);
         } else {
-            all.extend(["--part", "--listen", "127.0.0.1:0"].map(str::to_owned));
+            all.extend(["--listen", "127.0.0.1:0"].map(str::to_owned));
         }
+        all.push("--part".to_owned());
         all.extend(options.nics.of_end(end));
         all
     }
@@ -211,7 +235,7 @@ impl<'a> Processes<'a> {
                 self.options.within()
             );
             let next = deeds.peek().zip(begun).map(|((at, _), begun)| begun + Duration::from_nanos(at.at_ns));
-            let soon = Instant::now() + Duration::from_millis(50);
+            let soon = Instant::now() + LOOK;
             let line = self.next_line(next.map_or(soon, |next| next.min(soon)))?;
             if line.is_some_and(|Line(who, line)| !who.is_prefill && line.contains(" begins, ")) {
                 begun.get_or_insert_with(Instant::now);

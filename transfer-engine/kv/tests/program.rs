@@ -109,6 +109,18 @@ fn a_secret_that_is_missing_is_told_with_its_variable() {
     assert_eq!((output.status.code(), last_word(&output).as_str()), (Some(2), why));
 }
 
+/// Cause: decoders that had ended were waited for, a minute long, and the exit status was not theirs.
+#[test]
+fn a_run_whose_decoders_are_refused_is_refused() {
+    let mut command = plain(env!("CARGO_BIN_EXE_kv_disagg"));
+    let output = command.env("SHUNT_SECRET_FILE", "/no/such").output().expect("the program starts");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("/no/such: No such file") && text.contains("expected its address, got exit status: 2")
+    );
+}
+
 #[test]
 fn what_was_not_done_is_no_success() {
     let output = kv_disagg(&["--requests", "4", "--kill", "prefill.0@100s"]);
