@@ -11,9 +11,10 @@ mod verdict;
 use anyhow::Result;
 use options::{Options, Role};
 use processes::Processes;
+use shunt::host::job::{Flags, Job};
 use shunt::soft_nic::uplink::remove_unused_fabric;
 use shunt_json::Document;
-use shunt_transfer::{Place, Source};
+use shunt_transfer::{NoNode, Place, Source};
 use shunt_transfer_program::start::{self, Outcome};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -57,6 +58,14 @@ fn place(options: &Options, source: &Source) -> Result<Arc<Place>> {
 }
 
 fn all(options: &Options, source: &Source) -> Result<Outcome> {
+    if let Some(job) = Job::from_env(&Flags::default()).map_err(NoNode::from)?.filter(|job| job.world > 1) {
+        let world = job.world;
+        return Err(NoNode::Refused(format!(
+            "--role: expected one process, which starts the others, got one of {world} of a launcher; start kv_disagg \
+             by itself, or decoders with --role decode and prefillers with --role prefill"
+        ))
+        .into());
+    }
     source.joins_processes()?;
     let mut settled = options.clone();
     settled.nics.nic = source.kind();

@@ -121,6 +121,16 @@ fn a_run_whose_decoders_are_refused_is_refused() {
     );
 }
 
+/// Cause: what a launcher had set was not looked at, and each of its processes made a run of its own.
+#[test]
+fn processes_of_a_launcher_are_refused() {
+    let job = [("SHUNT_RANK", "1"), ("SHUNT_WORLD", "4"), ("SHUNT_ROOT", "127.0.0.1:1")];
+    let output = plain(env!("CARGO_BIN_EXE_kv_disagg")).envs(job).output().expect("the program starts");
+    let why = "error: --role: expected one process, which starts the others, got one of 4 of a launcher; start \
+               kv_disagg by itself, or decoders with --role decode and prefillers with --role prefill";
+    assert_eq!((output.status.code(), last_word(&output).as_str()), (Some(2), why));
+}
+
 #[test]
 fn what_was_not_done_is_no_success() {
     let output = kv_disagg(&["--requests", "4", "--kill", "prefill.0@100s"]);
