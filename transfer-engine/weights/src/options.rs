@@ -62,9 +62,9 @@ pub struct Options {
     /// Bytes of all parameters together, as trainers hold them
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
     pub bytes: u64,
-    /// Steps of p2p without faults, and with them. Each has other bytes
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = whole(1..=1000))]
-    pub steps: u32,
+    /// Steps of p2p without faults, and with them. Each has other bytes [default: 12]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1000))]
+    pub steps: Option<u32>,
     /// Steps through rank 0, which are slow [default: as --steps, beside p2p 4 at most]
     #[arg(long, value_name = "N", value_parser = whole(1..=1000))]
     pub rank0_steps: Option<u32>,
@@ -98,6 +98,8 @@ const SPREAD: u64 = 8;
 /// Most bytes of the model, and of what ends hold of it together.
 const BYTES_MAX: u64 = 4 << 30;
 const MEMORY_MAX: u64 = 64 << 30;
+/// Steps of p2p where nothing else is asked for.
+const STEPS: u32 = 12;
 /// Most steps through rank 0 beside p2p where nothing else is asked for.
 const RANK0_STEPS: u32 = 4;
 /// No step may take longer, at the rate of its rails.
@@ -109,10 +111,15 @@ impl Options {
         self.replicas.unwrap_or(if self.trainers.is_multiple_of(2) { 2 } else { 1 })
     }
 
+    /// Steps of p2p.
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(STEPS)
+    }
+
     /// Steps through rank 0.
     pub fn rank0_steps(&self) -> u32 {
         let most = if self.mode == Mode::Rank0 { u32::MAX } else { RANK0_STEPS };
-        self.rank0_steps.unwrap_or(self.steps.min(most))
+        self.rank0_steps.unwrap_or(self.steps().min(most))
     }
 
     /// All ends.
@@ -168,7 +175,7 @@ impl Checked for Options {
             option("--servers", self.servers),
             option("--params", self.params),
             option("--bytes", show_size(self.bytes)),
-            option("--steps", self.steps),
+            option("--steps", self.steps()),
             option("--rank0-steps", self.rank0_steps()),
             word("--mode", &self.mode),
             option("--replicas", self.replicas()),
@@ -196,6 +203,15 @@ impl Checked for Options {
             return Err(format!(
                 "--watermark: expected at least {least}, a piece of {piece} fetched and staged, got {met}"
             ));
+        }
+        match (self.mode, self.rank0_steps) {
+            (Mode::P2p, Some(steps)) => {
+                return Err(format!("--rank0-steps {steps}: expected --mode both or rank0, got p2p"));
+            }
+            (Mode::Rank0, Some(_)) => self.steps.map_or(Ok(()), |steps| {
+                Err(format!("--steps: expected none with --mode rank0 and --rank0-steps, got {steps}"))
+            })?,
+            _ => {}
         }
         self.check_bytes()?;
         self.nics.check_faults(self.ends())

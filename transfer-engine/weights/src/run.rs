@@ -92,7 +92,7 @@ fn run_all(end: &mut End<'_>, steps: &mut Vec<Step>) -> Result<Vec<Part>> {
 /// False if the run is over: something went wrong that no other schedule mends.
 fn run_leg(end: &mut End<'_>, leg: Leg, planned: &mut Planned, done: &mut Vec<Step>) -> Result<bool> {
     let (mut step, mut begun, mut is_repeated) = (0, false, false);
-    let steps = if leg.is_p2p { end.options.steps } else { end.options.rank0_steps() };
+    let steps = if leg.is_p2p { end.options.steps() } else { end.options.rank0_steps() };
     while step < steps {
         end.part.turns += 1;
         let turn = end.part.turns;

@@ -228,8 +228,9 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, step, rails_down, took_ns, gb_s, .. } = self;
-        write!(f, "{mode} step {step}: {gb_s:.3} GB/s, {:.2} s", *took_ns as f64 / 1e9)?;
+        let Self { mode, faults, step, rails_down, took_ns, gb_s, .. } = self;
+        let with = if *faults { " with faults" } else { "" };
+        write!(f, "{mode}{with} step {step}: {gb_s:.3} GB/s, {:.2} s", *took_ns as f64 / 1e9)?;
         if *rails_down > 0 { write!(f, ", rails of trainers down: {rails_down}") } else { Ok(()) }
     }
 }

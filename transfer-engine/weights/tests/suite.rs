@@ -214,6 +214,11 @@ fn what_cannot_be_honoured_is_refused_with_what_was_typed() {
         ("--inject 1ms:0.2:down", "expected end 0 to 3 and rail 0 to 1, got 0.2"),
         ("--inject 1ms:0:peer-killed", "expected a fault of a NIC"),
         ("--rails 9", "expected a whole number from 1 to 8, got \"9\""),
+        ("--mode p2p --rank0-steps 2", "--rank0-steps 2: expected --mode both or rank0, got p2p"),
+        (
+            "--mode rank0 --steps 3 --rank0-steps 2",
+            "--steps: expected none with --mode rank0 and --rank0-steps, got 3",
+        ),
         ("--mode ring", "[possible values: p2p, rank0, both]"),
         ("--json /no/such/v.json", "--json /no/such/v.json: No such file or directory"),
     ] {
