@@ -3,12 +3,25 @@
 use crate::ids::PeerId;
 use thiserror::Error;
 
+/// A time as a person reads it: tenths of a second, or the unit below that it has one of.
+fn for_people(ns: u64) -> String {
+    let tenths = (ns + 50_000_000) / 100_000_000;
+    match (tenths / 10, tenths % 10) {
+        (0, _) if ns < 1_000 => format!("{ns} ns"),
+        (0, _) if ns < 1_000_000 => format!("{} us", ns / 1_000),
+        (0, _) => format!("{} ms", ns / 1_000_000),
+        (seconds, 0) => format!("{seconds} s"),
+        (seconds, tenth) => format!("{seconds}.{tenth} s"),
+    }
+}
+
 /// What went wrong, with what was met and what was expected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TransferError {
     /// No rail to the peer worked for the give-up time.
     #[error(
-        "peer {peer}: expected a rail that works within {waited_ns} ns, got none; {written} of {of} pieces were written"
+        "peer {peer}: expected a rail that works within {}, got none; {written} of {of} pieces were written",
+        for_people(*waited_ns)
     )]
     PeerLost {
         /// The peer.
@@ -128,4 +141,24 @@ pub enum TransferError {
         /// What it was.
         met: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cause: an error said `10000315175 ns`.
+    #[test]
+    fn times_are_said_as_people_read_them() {
+        for (waited_ns, said) in [
+            (10_000_315_175, "within 10 s, got none"),
+            (2_460_000_000, "within 2.5 s, got none"),
+            (999_000_000, "within 1 s, got none"),
+            (300_170_000, "within 300 ms, got none"),
+            (5, "within 5 ns, got none"),
+        ] {
+            let lost = TransferError::PeerLost { peer: PeerId(1), waited_ns, written: 0, of: 1 }.to_string();
+            assert!(lost.contains(said), "{lost}");
+        }
+    }
 }
