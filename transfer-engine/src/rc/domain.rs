@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 /// Time between two looks at NICs, peers and paths while nothing of theirs is under way.
-const LOOK: Nanos = Nanos::micros(50);
+const LOOK: Nanos = Nanos::micros(20);
 /// Pause between two questions to firmware about a port that may have changed unheard.
 const ASK_PORT: Nanos = Nanos::millis(100);
 

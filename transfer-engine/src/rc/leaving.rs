@@ -29,7 +29,8 @@ struct Leaving {
 /// What has come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// All halves to this peer are destroyed, and what they had accepted is in memory: nothing of it lands here any more.
+    /// All halves to this peer are destroyed, and what they had accepted is in memory: nothing of it lands here any
+    /// more.
     Peer(PeerId),
     /// No packet of this lane is on its way any more.
     Lane(LaneId),
