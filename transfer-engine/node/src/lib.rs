@@ -32,7 +32,6 @@ pub mod carriers;
 pub mod connect;
 mod cuts;
 pub mod error;
-mod joining;
 mod mailbox;
 pub mod mates;
 mod mesh;

@@ -4,7 +4,6 @@ use crate::asker::{Asker, until};
 use crate::connect::connect;
 use crate::cuts::{Cuts, Why};
 use crate::error::{CallError, NoNode};
-use crate::joining::Joining;
 use crate::mailbox::Mailbox;
 use crate::mesh::{Mesh, Order};
 use crate::pending::{Expectation, Slot, Transfer};
@@ -92,7 +91,6 @@ pub(crate) struct Known {
     pub there: Mutex<BTreeSet<u32>>,
     pub changes: Mailbox<Change>,
     pub refused: Mutex<Option<String>>,
-    pub joining: Joining,
 }
 
 /// Who the others are.

@@ -16,7 +16,6 @@ use shunt::host::connect::tcp::{RootAddress, Secret};
 use shunt::host::job::{JobError, secret_source};
 use shunt_transfer_engine::error::TransferError;
 use shunt_transfer_engine::ids::PeerId;
-use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -27,6 +26,8 @@ use std::time::{Duration, Instant};
 const RESOLVER: Duration = Duration::from_secs(5);
 /// Pause between two looks at lanes that are being opened.
 const LOOK: Duration = Duration::from_millis(1);
+/// Pause before a peer that has left without a lane is dialled again.
+const AGAIN: Duration = Duration::from_millis(50);
 /// The mesh's thread takes a peer out of what calls find within so long.
 const ABANDONED: Duration = Duration::from_secs(1);
 /// Longer than any process lives: clocks have an end.
@@ -150,14 +151,15 @@ impl Node {
     }
 
     /// Meets the node that listens at `to`, `HOST:PORT`, and waits for lanes to it: all rails, or those that are open
-    /// when the time is over. Answers with its number. A peer that is connected already has one.
+    /// when the time is over. Answers with its number. A peer that is connected already has one. One that leaves before
+    /// a lane is open, as it does where its own call gives up, is dialled again until the time is over.
     ///
     /// # Errors
     /// It does not answer in time, or no lane opens. At once: it has another secret, another version or another number
-    /// of rails, it is this node itself, or it has left. A peer that joined during this call has left again then,
-    /// unless another call waits for it.
+    /// of rails, it is this node itself, or this node has cut it off meanwhile. A peer that joined during this call has
+    /// left again then, unless another call waits for it or had a lane.
     pub fn connect(&self, to: &str, patience: Duration) -> Result<u32, CallError> {
-        let (mesh, known, _) = self.mesh()?;
+        let (mesh, _, _) = self.mesh()?;
         if self.asker.is_here() {
             return Err(refused());
         }
@@ -169,30 +171,36 @@ impl Node {
         let failed = |why: String| CallError::NotConnected { at: to.to_owned(), why };
         let root = RootAddress::from_str(to).map_err(|error| failed(error.to_string()))?;
         let found = root.resolve(patience).map_err(|error| failed(error.to_string()))?;
-        let before: BTreeSet<u32> = self.peers()?.into_iter().collect();
-        let (tell, told) = channel();
-        mesh.order(Order::Connect(found[0], until, tell));
-        // The thread answers by then.
-        let number = match told.recv_timeout(patience + RESOLVER) {
-            Ok(answer) => answer.map_err(failed)?,
-            Err(RecvTimeoutError::Timeout) => return Err(failed("no answer in time".to_owned())),
-            Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
-        };
-        known.joining.begin(number, !before.contains(&number));
-        let came = self.await_lanes(number, until);
-        if !matches!(came, Ok(Came::None { .. })) {
-            known.joining.ended(number);
-        } else if known.joining.gave_up(number) {
+        loop {
             let (tell, told) = channel();
-            mesh.order(Order::Abandon(number, tell));
-            // An error: the thread has ended and all peers have left, or it takes longer.
-            let _ = told.recv_timeout(ABANDONED);
-        }
-        match came? {
-            Came::Lanes => Ok(number),
-            Came::Left => Err(failed("it has left before a lane to it was open".to_owned())),
-            Came::None { rails } => {
-                Err(failed(format!("expected a lane over {rails} rails within {patience:?}, got none")))
+            mesh.order(Order::Connect(found[0], until, tell));
+            // The thread answers by then.
+            let late = until.saturating_duration_since(Instant::now()) + RESOLVER;
+            let number = match told.recv_timeout(late) {
+                Ok(answer) => answer.map_err(failed)?,
+                Err(RecvTimeoutError::Timeout) => return Err(failed("no answer in time".to_owned())),
+                Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
+            };
+            match self.await_lanes(number, until)? {
+                Came::Lanes => {
+                    mesh.order(Order::Reached(number));
+                    return Ok(number);
+                }
+                Came::Left if self.cuts.proof(number).is_some() => {
+                    return Err(failed("this node has cut it off before a lane to it was open".to_owned()));
+                }
+                Came::Left if Instant::now() + AGAIN >= until => {
+                    return Err(failed("it has left before a lane to it was open".to_owned()));
+                }
+                Came::Left => std::thread::sleep(AGAIN),
+                Came::None { rails } => {
+                    let (tell, told) = channel();
+                    mesh.order(Order::GaveUp(number, tell));
+                    // An error: the thread has ended and all peers have left, or it takes longer.
+                    let _ = told.recv_timeout(ABANDONED);
+                    let why = format!("expected a lane over {rails} rails within {patience:?}, got none");
+                    return Err(failed(why));
+                }
             }
         }
     }

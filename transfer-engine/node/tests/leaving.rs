@@ -169,26 +169,57 @@ fn a_peer_to_which_no_lane_opens_in_time_is_as_if_it_had_never_been_connected() 
     drop((a, b));
 }
 
+/// Two nodes whose lanes do not open before the second thread's short calls have given up; then `long` has a peer to
+/// which messages go. Starts vary, so that calls give up before and after the other one is answered.
+fn the_longer_one_has_a_lane(rounds: u32, long: impl Fn(&Node, &Node) -> u32 + Sync, is_at_b: bool) {
+    for round in 0..rounds {
+        let place = place(2, 2);
+        let ((a, _), (b, at)) = (open(&place, 0), open(&place, 1));
+        let fail = |kind| {
+            (0..2).for_each(|rail| _ = place.nics.inject(RailAt { pe: 1, rail }, kind).expect("a soft NIC"));
+        };
+        fail(FaultKind::Down { for_ns: None });
+        let peer = std::thread::scope(|scope| {
+            let long = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(10) * round);
+                long(&a, &b)
+            });
+            for _ in 0..3 {
+                a.connect(&at, Duration::from_millis(70)).expect_err("its ports are down");
+            }
+            fail(FaultKind::Up);
+            long.join().expect("no panic")
+        });
+        let (from, to) = if is_at_b { (&b, &a) } else { (&a, &b) };
+        from.send(peer, b"here").expect("short");
+        assert_eq!(super::message(to).1, b"here");
+        drop((a, b));
+    }
+}
+
 /// Cause: a call with a short deadline had the peer leave that another thread's longer call waited for.
 #[test]
 fn a_call_that_gives_up_leaves_the_longer_one_of_another_thread_its_peer() {
+    let at = |node: &Node| node.listens_at().expect("it listens").to_string();
+    the_longer_one_has_a_lane(20, |a, b| a.connect(&at(b), SOON).expect("its ports are up"), false);
+}
+
+/// Cause: the longer call of two nodes that connect to each other ended with the shorter one: its peer had left.
+#[test]
+fn a_call_that_gives_up_does_not_end_the_longer_one_of_its_peer() {
+    let at = |node: &Node| node.listens_at().expect("it listens").to_string();
+    the_longer_one_has_a_lane(10, |a, b| b.connect(&at(a), SOON).expect("its ports are up"), true);
+}
+
+/// Cause: a call that began after its node had begun to end waited until its time was over.
+#[test]
+fn a_node_that_ends_answers_a_call_that_begins_later() {
     let place = place(2, 2);
-    let ((a, _), (b, at)) = (open(&place, 0), open(&place, 1));
-    let fail = |kind| {
-        (0..2).for_each(|rail| _ = place.nics.inject(RailAt { pe: 1, rail }, kind).expect("a soft NIC"));
-    };
-    fail(FaultKind::Down { for_ns: None });
-    let peer = std::thread::scope(|scope| {
-        let long = scope.spawn(|| a.connect(&at, SOON));
-        for _ in 0..2 {
-            a.connect(&at, Duration::from_millis(200)).expect_err("its ports are down");
-        }
-        fail(FaultKind::Up);
-        long.join().expect("no panic").expect("its ports are up")
-    });
-    a.send(peer, b"here").expect("short");
-    assert_eq!(super::message(&b).1, b"here");
-    drop((a, b));
+    let (a, _) = open(&place, 0);
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
+    a.stop();
+    let why = a.connect(&nobody, 1000 * SOON).expect_err("it ends").to_string();
+    assert!(why.ends_with("this node leaves"), "{why}");
 }
 
 /// Cause: a peer was said to be cut off once its queue pairs were destroyed. What their NICs had accepted, and not

@@ -64,6 +64,10 @@ struct Peer {
     line: Option<Line>,
     /// Since when it has no connection, and when one is dialled next.
     broken: Option<(Instant, Instant)>,
+    /// Wishes that it has fulfilled and that wait for lanes to it.
+    waiting: u32,
+    /// One of them had a lane, or it was there before them: it does not leave when they give up.
+    stays: bool,
 }
 
 struct Wanted {
@@ -86,6 +90,8 @@ pub(super) struct Book {
     /// The last relations that this node has ended.
     over: VecDeque<Id>,
     wanted: Vec<Wanted>,
+    /// No wish is fulfilled any more.
+    refuses: bool,
     out: Vec<Do>,
 }
 
@@ -93,7 +99,8 @@ impl Book {
     /// Of a node with so many rails, without peers. One without a connection for `give_up` has left.
     pub fn new(me: Id, rails: usize, give_up: Duration) -> Self {
         let (lines, peers, over) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Self { me, rails, give_up, lines, next: 0, peers, over, wanted: Vec::new(), out: Vec::new() }
+        let (wanted, out) = (Vec::new(), Vec::new());
+        Self { me, rails, give_up, lines, next: 0, peers, over, wanted, refuses: false, out }
     }
 
     /// What is to be done, in order.
@@ -112,9 +119,13 @@ impl Book {
         self.line(None, None)
     }
 
-    /// Somebody is to be known, by a time.
+    /// Somebody is to be known, by a time. [`Book::waited`] ends a wish that is fulfilled.
     pub fn want(&mut self, now: Instant, wish: Wish, to: SocketAddr, until: Instant) {
+        self.peers.values_mut().filter(|peer| peer.waiting == 0).for_each(|peer| peer.stays = true);
         self.wanted.push(Wanted { wish, to, until, again: now, why: "no answer".to_owned() });
+        if self.refuses {
+            return self.refuse_all();
+        }
         self.fulfil();
     }
 
@@ -122,11 +133,15 @@ impl Book {
     fn fulfil(&mut self) {
         let Self { peers, wanted, out, .. } = self;
         wanted.retain(|wanted| {
-            let is_it = |peer: &&Peer| peer.answers_at.contains(&wanted.to) && peer.line.is_some();
-            let known = peers.values().filter(is_it);
-            let number = known.filter_map(|peer| peer.number).next();
-            number.into_iter().for_each(|number| out.push(Do::Answered(wanted.wish, Ok(number))));
-            number.is_none()
+            let is_it = |peer: &&mut Peer| peer.answers_at.contains(&wanted.to) && peer.line.is_some();
+            let known = peers.values_mut().filter(is_it);
+            let Some((peer, number)) = known.filter_map(|peer| peer.number.map(|it| (peer, it))).next()
+            else {
+                return true;
+            };
+            peer.waiting += 1;
+            out.push(Do::Answered(wanted.wish, Ok(number)));
+            false
         });
     }
 
@@ -302,7 +317,8 @@ impl Book {
         let before: Vec<Id> = self.peers.iter().filter_map(is_before).collect();
         before.iter().for_each(|known| self.forget(known, false));
         let answers_at = own.is_none().then_some(at).into_iter().collect();
-        let peer = Peer { number: None, relation, at, answers_at, names, line: None, broken: None };
+        let (line_to, number, broken, waiting, stays) = (None, None, None, 0, false);
+        let peer = Peer { number, relation, at, answers_at, names, line: line_to, broken, waiting, stays };
         self.peers.insert(id, peer);
         self.is_of(line, id);
         if own.is_some() {
@@ -364,9 +380,16 @@ impl Book {
         self.peers.iter().find(|(_, peer)| peer.number == Some(number)).map(|(id, _)| *id)
     }
 
-    /// A peer is of no use: it is told, and the engine cuts it off.
-    pub fn abandon(&mut self, number: u32) {
-        self.numbered(number).into_iter().for_each(|id| self.forget(&id, true));
+    /// A wish that a peer has fulfilled waits no more: it had a lane, or gave up. A peer that is of no use to any is
+    /// told, and the engine cuts it off.
+    pub fn waited(&mut self, number: u32, had_a_lane: bool) {
+        let Some(id) = self.numbered(number) else { return };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.waiting = peer.waiting.saturating_sub(1);
+        peer.stays |= had_a_lane;
+        if peer.waiting == 0 && !peer.stays {
+            self.forget(&id, true);
+        }
     }
 
     /// A peer was cut off at this end: it is told.
@@ -386,6 +409,7 @@ impl Book {
 
     /// Wishes are not fulfilled any more.
     pub fn refuse_all(&mut self) {
+        self.refuses = true;
         let failed = take(&mut self.wanted).into_iter();
         self.out.extend(failed.map(|wanted| Do::Answered(wanted.wish, Err("this node leaves".to_owned()))));
     }

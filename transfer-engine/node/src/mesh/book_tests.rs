@@ -235,7 +235,7 @@ fn one_that_stays_away_has_left_and_one_that_is_there_again_is_another() {
     assert_eq!(world.left, [(1, 1)]);
     // The same process, which took no part meanwhile, is another peer.
     world.books.insert(2, gone);
-    world.book(2).leave();
+    world.book(2).waited(1, false);
     world.act(2);
     world.want(2, 1);
     world.run(picks(4));
@@ -399,4 +399,48 @@ impl World {
         }
         self.lines.retain(|(of, _), _| *of == node);
     }
+}
+
+/// A world of two: the first one wishes for the second so often, with these numbers.
+fn wished(wishes: &[Wish]) -> World {
+    let mut world = World::new(&[1, 2]);
+    let (now, until) = (world.now, world.now + 3 * GIVE_UP);
+    wishes.iter().for_each(|wish| world.book(1).want(now, *wish, at(2), until));
+    world.run(|_| 0);
+    assert_eq!(world.answers, wishes.iter().map(|wish| (1, *wish, Ok(1))).collect::<Vec<_>>());
+    world
+}
+
+impl World {
+    /// Wishes for node 2 end so.
+    fn ends(&mut self, had_lanes: &[bool]) -> &[(u8, u32)] {
+        had_lanes.iter().for_each(|had_a_lane| self.book(1).waited(1, *had_a_lane));
+        self.run(|_| 0);
+        &self.left
+    }
+}
+
+/// Cause: who gave up was answered by one thread and counted by another: a call in between lost its peer.
+#[test]
+fn a_peer_leaves_once_the_last_wish_that_it_fulfilled_gives_up() {
+    assert_eq!(wished(&[7, 8]).ends(&[false]), [], "another one waits");
+    assert_eq!(wished(&[7, 8]).ends(&[false, false]), [(1, 1), (2, 1)]);
+    assert_eq!(wished(&[7]).ends(&[false, false]), [(1, 1), (2, 1)], "it is gone, and not asked again");
+}
+
+#[test]
+fn a_peer_to_which_a_wish_had_a_lane_or_that_was_there_before_stays() {
+    assert_eq!(wished(&[7, 8]).ends(&[true, false]), []);
+    assert_eq!(wished(&[7, 8]).ends(&[false, true]), []);
+    let mut world = wished(&[7]);
+    world.ends(&[true]);
+    world.want(1, 2);
+    assert_eq!(world.ends(&[false]), []);
+    // One that has connected by itself.
+    let mut world = World::new(&[1, 2]);
+    world.want(2, 1);
+    world.run(|_| 0);
+    world.want(1, 2);
+    world.run(|_| 0);
+    assert_eq!(world.ends(&[false]), []);
 }

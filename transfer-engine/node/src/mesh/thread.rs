@@ -188,8 +188,9 @@ impl Driver {
                     self.book.want(Instant::now(), self.wished, to, until);
                 }
                 Order::Cut(number) => self.book.cut(number),
-                Order::Abandon(number, tell) => {
-                    self.book.abandon(number);
+                Order::Reached(number) => self.book.waited(number, true),
+                Order::GaveUp(number, tell) => {
+                    self.book.waited(number, false);
                     self.act();
                     // Who asked may wait no more.
                     let _ = tell.send(());
@@ -290,9 +291,11 @@ impl Driver {
             }
             Do::Leave(number) => self.host.leave(number),
             Do::Answered(wish, result) => {
-                let tell = self.wishes.remove(&wish);
-                // Who asked may wait no more.
-                tell.into_iter().for_each(|tell| _ = tell.send(result.clone()));
+                let is_told = self.wishes.remove(&wish).is_some_and(|tell| tell.send(result.clone()).is_ok());
+                if let Some(number) = result.ok().filter(|_| !is_told) {
+                    // Who asked waits no more.
+                    self.book.waited(number, false);
+                }
             }
         }
     }
