@@ -190,13 +190,19 @@ impl Node {
         Ok(exchange.all_gather_within(mine, u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX))?)
     }
 
-    /// Registers memory on every rail.
+    /// Registers memory on every rail. Where NICs do it, only the thread that calls waits for them.
     ///
     /// # Errors
     /// A NIC refuses.
     pub fn register(&self, memory: Arc<OwnedSpan>, rights: Rights) -> Result<Region, CallError> {
         let lent = memory.clone();
-        let mr = self.asker.ask(move |engine, _| engine.domain.register(&lent, rights))??;
+        let mr = match self.asker.ask(|engine, _| engine.domain.registrar())? {
+            Some(registrar) => {
+                let registered = registrar.register(&lent, rights)?;
+                self.asker.ask(move |engine, _| engine.domain.keep(registered))?.ok_or(CallError::Closed)?
+            }
+            None => self.asker.ask(move |engine, _| engine.domain.register(&lent, rights))??,
+        };
         Ok(Region { memory, mr, rights, node: self.id })
     }
 

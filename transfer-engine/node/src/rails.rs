@@ -7,7 +7,9 @@ use shunt::host::gpu::OwnedSpan;
 use shunt::host::nanos::Nanos;
 use shunt_transfer_engine::domain::{Batch, Domain, Event};
 use shunt_transfer_engine::ids::{LaneId, PeerId};
-use shunt_transfer_engine::rc::{PeerAddress, RcDomain, address_from_bytes, address_to_bytes};
+use shunt_transfer_engine::rc::{
+    PeerAddress, RcDomain, Registered, Registrar, address_from_bytes, address_to_bytes,
+};
 use shunt_transfer_engine::region::{Mr, Rights};
 use shunt_transfer_fabric::{FabricAddress, FabricDomain};
 use std::sync::Arc;
@@ -41,6 +43,22 @@ impl Rails {
             (Self::Rc(domain), Address::Rc(address)) => Some(domain.join(address, leads)),
             (Self::Fabric(over), Address::Fabric(address)) => Some(over.domain.join(&address, leads)),
             _ => None,
+        }
+    }
+
+    /// What registers memory on any thread, for [`Rails::keep`]; nothing where [`Rails::register`] does.
+    pub fn registrar(&self) -> Option<Registrar> {
+        match self {
+            Self::Rc(domain) => Some(domain.registrar()),
+            Self::Fabric(_) | Self::Sim(_) => None,
+        }
+    }
+
+    /// Keeps what was registered; nothing where it is not of such rails.
+    pub fn keep(&mut self, registered: Registered) -> Option<Mr> {
+        match self {
+            Self::Rc(domain) => Some(domain.keep(registered)),
+            Self::Fabric(_) | Self::Sim(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Callbacks that call back, functions that panic, times without end: each harms itself alone, and nothing hangs.
 
 use super::{Own, SOON, described, message, nodes, open, place};
+use shunt::soft_nic::{FaultKind, RailAt};
 use shunt_transfer::{CallError, Node};
 use shunt_transfer_engine::region::Rights;
 use shunt_transfer_engine::watch::Goes;
@@ -135,4 +136,37 @@ fn a_word_that_cannot_be_read_ends_its_watcher_alone() {
     std::thread::sleep(Duration::from_millis(20));
     assert!(!nodes[0].unwatch(watcher).expect("open"), "it has ended");
     goes_on(&nodes);
+}
+
+/// Cause: the engine's thread registered memory, and all transfers of the node waited for a NIC that was silent.
+#[test]
+fn writes_go_on_while_a_registration_waits_for_a_silent_nic() {
+    let nodes = nodes(2, 2);
+    let own = [0, 1].map(|end| Own::new(&nodes[end], 64, 0, Rights::Write));
+    let target = described(&own[1]);
+    let fail = |kind| nodes[0].place().nics.inject(RailAt { pe: 0, rail: 1 }, kind).expect("a soft NIC");
+    let write = || {
+        let write = nodes[0].write(1, 64, None, (&own[0].region, 0), (&target, 0)).expect("fits");
+        assert_eq!(write.wait(SOON).expect("open").map(|end| end.result), Some(Ok(())));
+    };
+    fail(FaultKind::FwTimeout { for_ns: None });
+    let (written, memory) = (AtomicU64::new(0), own[0].region.memory());
+    let during = std::thread::scope(|scope| {
+        let registers = scope.spawn(|| {
+            let during = |_| {
+                let before = written.load(Ordering::Relaxed);
+                nodes[0].register(memory.clone(), Rights::Local).err().expect("a NIC is silent");
+                written.load(Ordering::Relaxed) - before
+            };
+            (0..20).map(during).max()
+        });
+        while !registers.is_finished() {
+            write();
+            written.fetch_add(1, Ordering::Relaxed);
+        }
+        registers.join().expect("no panic")
+    });
+    assert!(during > Some(5), "writes while one of 20 registrations waited: {during:?}");
+    fail(FaultKind::Up);
+    drop(nodes);
 }

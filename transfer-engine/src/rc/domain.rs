@@ -7,6 +7,7 @@ use super::leaving::{Gone, Leavings};
 use super::listening::Listening;
 use super::owner::{Owned, OwnedPath};
 use super::rails::{Draw, Patience, RailKey};
+use super::registrar::{Registered, Registrar};
 use super::words::{Said, decode, encode};
 use crate::domain::{Batch, Domain, Event, Fence, LaneFacts};
 use crate::ids::{LaneId, PeerId};
@@ -17,7 +18,6 @@ use shunt_layout::mlx5::eqe;
 use shunt_layout::state::PathState;
 use shunt_mlx5::error::NicError;
 use shunt_mlx5::memory::OwnedSpan;
-use shunt_mlx5::nic::mkey::Access;
 use shunt_mlx5::rail::Rail;
 use shunt_recovery::destroy_queue::DestroyQueue;
 use shunt_recovery::endpoint::Half;
@@ -77,7 +77,7 @@ pub struct RcDomain {
     /// Dropped after the engine, whose workers may be fencing what uses them.
     keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
     /// Dropped last: queue pairs and keys stand in their protection domains.
-    _rails: Vec<Arc<Rail>>,
+    rails: Vec<Arc<Rail>>,
 }
 
 impl RcDomain {
@@ -134,7 +134,7 @@ impl RcDomain {
             up: Vec::new(),
             look_at: now,
             keys: BTreeMap::new(),
-            _rails: rails,
+            rails,
         };
         (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer, me < peer));
         domain
@@ -173,24 +173,25 @@ impl RcDomain {
         }
     }
 
-    /// Registers memory on every rail. It stays registered until [`RcDomain::deregister`], or while the domain lives.
+    /// What registers memory for it, on any thread.
+    pub fn registrar(&self) -> Registrar {
+        Registrar::new(self.rails.clone())
+    }
+
+    /// Keeps what [`RcDomain::registrar`] has registered until [`RcDomain::deregister`], or while the domain lives.
+    pub fn keep(&mut self, registered: Registered) -> Mr {
+        let (region, keys) = registered.into_parts();
+        self.keys.insert(region.keys().clone(), keys);
+        region
+    }
+
+    /// Registers memory on every rail, and keeps it so.
     ///
     /// # Errors
     /// As the first NIC answers that refuses.
     pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
-        let access = if rights == Rights::Local { Access::Local } else { Access::Remote };
-        let register = |rail: &Arc<Rail>| RailKey::register(rail, memory, access);
-        let keys = self.engine.rails.iter().map(register).collect::<Result<Vec<_>, _>>()?;
-        let (span, numbers) = (memory.span(), keys.iter().map(RailKey::key_be).collect::<Vec<_>>());
-        let region = Mr::new(span.address, span.bytes, &numbers).map_err(|error| NicError::Unfit {
-            nic: self.engine.rails.first().map_or_else(String::new, |rail| rail.name.clone()),
-            what: "a region",
-            met: error.to_string(),
-            want: "memory and rails that transfers can use",
-            cure: "register 1 byte or more on 1 to 64 rails",
-        })?;
-        self.keys.insert(region.keys().clone(), keys);
-        Ok(region)
+        let registered = self.registrar().register(memory, rights)?;
+        Ok(self.keep(registered))
     }
 
     /// Has every NIC take a region's key back. Once that is done nothing of any peer lands in it or reads it, whether

@@ -15,6 +15,7 @@
 //! | `address` | where an end is, as it is sent to others |
 //! | `words` | what ends tell each other; pure |
 //! | `rails` | NICs, opened; memory, registered |
+//! | `registrar` | the same memory, on whichever thread asks |
 //! | `domain` | [`RcDomain`] |
 
 mod address;
@@ -27,9 +28,11 @@ mod listening;
 mod owner;
 mod queue;
 mod rails;
+mod registrar;
 mod words;
 
 pub use address::{address, address_from_bytes, address_to_bytes};
 pub use domain::{Parts, RcDomain};
 pub use rails::{Draw, Patience, open_rails};
+pub use registrar::{Registered, Registrar};
 pub use shunt_recovery::links::PeerAddress;
