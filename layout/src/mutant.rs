@@ -356,6 +356,8 @@ mutants! {
     EndsUnderWay = "ends-under-way" breaks "transfers: nothing lands after the end",
     /// A cancelled transfer waits for no fence.
     CancelledUnfenced = "cancelled-unfenced" breaks "transfers: nothing lands after a proof",
+    /// A transfer that ends early waits for no READ behind what was written of it.
+    StoppedUnflushed = "stopped-unflushed" breaks "transfers: nothing lands after a proof",
     /// A fence that proves nothing makes a proof.
     UnprovenIsProof = "unproven-is-proof" breaks "transfers: nothing lands after a proof",
     /// A peer counts as cut off while queue pairs to it are being destroyed.

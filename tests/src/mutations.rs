@@ -260,6 +260,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::MissingBeforeBytes, &["transfers_through_random_faults"]),
     row(Mutant::EndsUnderWay, &["transfers_through_random_faults"]),
     row(Mutant::CancelledUnfenced, &["transfers_through_random_faults"]),
+    row(Mutant::StoppedUnflushed, &["transfers_through_random_faults"]),
     row(Mutant::UnprovenIsProof, &["transfers_through_random_faults"]),
     row(Mutant::LeftBeforeDestroyed, &["transfers_prove_cancels_and_cuts_within_a_millisecond"]),
     row(Mutant::EarlyForgotten, &["transfers_through_random_faults"]),

@@ -1,9 +1,8 @@
 //! Pieces that are posted at once, as a domain sees them. Pure.
 
 use crate::ids::TransferId;
-use crate::life::Life;
+use crate::lives::Lives;
 use crate::piece::{Held, Op, Piece};
-use crate::slab::Slab;
 use std::collections::BTreeMap;
 
 /// One request.
@@ -35,7 +34,7 @@ pub struct Batch<'a> {
     pub(crate) first: u64,
     /// Those of the lane of which a piece does not say all.
     pub(crate) odd: &'a BTreeMap<u64, Held>,
-    pub(crate) lives: &'a Slab<Life>,
+    pub(crate) lives: &'a Lives,
 }
 
 impl<'a> Batch<'a> {
@@ -52,7 +51,7 @@ impl<'a> Batch<'a> {
         pieces.iter().enumerate().map(move |(at, piece)| {
             let Piece { transfer, op, local, remote, len, .. } = *piece;
             if transfer != of {
-                let known = lives.get(transfer.0).map(|life| &life.work);
+                let known = lives.get(transfer).map(|life| &life.work);
                 keys = known.map_or((&[], &[]), |work| (&work.local_keys, &work.remote_keys));
                 of = transfer;
             }

@@ -19,6 +19,8 @@ pub struct LaneFacts {
     pub depth: u32,
     /// What it carries, in a unit that all lanes share.
     pub rate: u64,
+    /// What it has executed may be on its way to the peer's memory still: an [`Op::Flush`] waits for it there.
+    pub lands_late: bool,
 }
 
 /// What is known of a lane that is closed.

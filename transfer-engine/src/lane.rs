@@ -15,6 +15,17 @@ pub(crate) enum Done {
     Pieces(TransferId, u32),
     /// One of a replay.
     Replayed(Tag),
+    /// What flushed the lane for a transfer.
+    Flushed(TransferId),
+}
+
+impl Held {
+    /// What is done once it is executed.
+    pub fn done(&self) -> Done {
+        let id = self.piece.transfer;
+        let own = if self.only.is_some() { Done::Flushed(id) } else { Done::Pieces(id, 1) };
+        self.tag.map_or(own, Done::Replayed)
+    }
 }
 
 /// A lane that is open or being closed.
@@ -143,10 +154,9 @@ impl Lane {
         Some((batch, self.first + at as u64, &self.odd))
     }
 
-    /// True if a piece of this transfer is under way.
+    /// True if a piece of this transfer is under way: what flushes the lane is none.
     pub fn holds(&self, transfer: TransferId) -> bool {
-        let theirs =
-            |(number, piece): (u64, &Piece)| piece.transfer == transfer && !self.early.contains(&number);
+        let theirs = |(number, piece): (u64, &Piece)| piece.is_of(transfer) && !self.early.contains(&number);
         (self.executed()..).zip(&self.pieces[self.oldest..]).any(theirs)
     }
 
@@ -172,9 +182,11 @@ impl Lane {
                 continue;
             }
             self.is_done(piece);
-            let held = if self.odd.is_empty() { None } else { self.odd.remove(&number) };
-            if let Some(tag) = held.and_then(|held| held.tag) {
-                done.push(Done::Replayed(tag));
+            if !self.odd.is_empty()
+                && let Some(held) = self.odd.remove(&number)
+                && held.part.is_none()
+            {
+                done.push(held.done());
             } else if piece.transfer == of {
                 many += 1;
             } else {
@@ -258,7 +270,8 @@ impl Lane {
                 Plan { again, in_doubt, ..Plan::default() }
             }
         };
-        Rest { denied, plan, quiet }
+        let is_piece = |held: &Held| held.only.is_none();
+        Rest { denied: denied.filter(is_piece), plan: plan.only(is_piece), quiet }
     }
 }
 

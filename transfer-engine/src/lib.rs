@@ -7,7 +7,8 @@
 //! | [`call`] | writes, scatters, barriers, and who is told |
 //! | `cut` | what a call posts: checked, and cut into pieces; pure |
 //! | [`transfer`] | all transfers: pieces by lane, what is sent again, [`Quiesced`](transfer::Quiesced); pure |
-//! | `life` | one of them; pure |
+//! | `lives`, `life` | all of them by age, and one of them; pure |
+//! | `landing` | bytes that a lane has executed and that may not be in memory yet; pure |
 //! | `piece`, `batch` | what a transfer has to do, its pieces, and how a domain sees them; pure |
 //! | `lane` | one lane: its pieces, and what becomes of them when it is closed; pure |
 //! | `route` | the way to one peer: pieces that wait, and the choice of a lane; pure |
@@ -39,8 +40,10 @@ pub mod error;
 pub mod ids;
 pub mod imm;
 pub mod join;
+mod landing;
 mod lane;
 mod life;
+mod lives;
 pub mod message;
 mod piece;
 mod probe;

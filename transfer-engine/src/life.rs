@@ -2,7 +2,7 @@
 
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
-use crate::piece::Work;
+use crate::piece::{Op, Work};
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
 
@@ -107,9 +107,14 @@ pub(crate) struct Trouble {
     pub uncertain: u64,
     /// Pieces that may still land.
     pub unproven: u64,
+    /// Where it was written a lane was closed without a proof: what that one had executed may still land.
+    pub unsure: bool,
+    /// How many lanes have to tell that what they had executed of it is in memory; `None`: they were not asked.
+    pub lands: Option<u32>,
 }
 
-static NONE: Trouble = Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0 };
+static NONE: Trouble =
+    Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0, unsure: false, lands: None };
 
 impl Life {
     /// One of so many pieces, of which so many are under way. The others wait.
@@ -142,9 +147,25 @@ impl Life {
 
     /// How it ends: nothing of it waits, and nothing is under way.
     pub fn end(&self, transfer: TransferId) -> Ended {
-        let is_quiet = self.trouble().unproven == 0 || Mutant::UnprovenIsProof.on();
+        let is_quiet = self.may_land() == 0 || Mutant::UnprovenIsProof.on();
         let quiesced = is_quiet.then_some(Quiesced { transfer, written: self.written.into() });
         Ended { transfer, result: self.result(), quiesced }
+    }
+
+    /// Pieces that may still land, as far as is known.
+    fn may_land(&self) -> u64 {
+        let Trouble { unproven, unsure, .. } = self.trouble();
+        let executed = if *unsure && self.written < self.total { self.written } else { 0 };
+        unproven + u64::from(executed)
+    }
+
+    /// Where in the peer's memory bytes of it may be that are on their way still, though no piece is under way: none of
+    /// it is, or there is no proof anyway, or its receiver waits for immediates that come behind the bytes.
+    pub fn lands_at(&self) -> Option<u64> {
+        let is_part = self.written > 0 && self.written < self.total && self.may_land() == 0;
+        let wrote = is_part && matches!(self.work.op, Op::Write(_));
+        let spans = if wrote { self.work.spans.all() } else { &[] };
+        spans.iter().find(|span| span.len > 0).map(|span| span.remote)
     }
 
     /// True if the rest of it is not sent.
@@ -155,9 +176,9 @@ impl Life {
 
     fn result(&self) -> Result<(), TransferError> {
         let (peer, of, written) = (self.peer, self.total.into(), self.written.into());
-        let Trouble { stopped, uncertain, unproven, .. } = self.trouble();
+        let (Trouble { stopped, uncertain, .. }, unproven) = (self.trouble(), self.may_land());
         match stopped {
-            _ if *unproven > 0 => Err(TransferError::Unproven { peer, pieces: *unproven }),
+            _ if unproven > 0 => Err(TransferError::Unproven { peer, pieces: unproven }),
             _ if self.written == self.total => Ok(()),
             _ if *uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: *uncertain }),
             Some(TransferError::PeerLost { waited_ns, .. }) => {

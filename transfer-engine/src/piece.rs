@@ -1,6 +1,7 @@
 //! What a transfer has to do, and its pieces, as transfers and lanes hold them. Pure.
 
-use crate::ids::TransferId;
+use crate::ids::{LaneId, TransferId};
+use crate::message::skipped;
 use crate::region::{Mr, MrDesc};
 use std::sync::Arc;
 
@@ -11,6 +12,9 @@ pub enum Op {
     Write(Option<u32>),
     /// RDMA READ.
     Read,
+    /// READ of a byte of the peer's region, which comes to memory of the lane's own: what the lane had executed before
+    /// is in the peer's memory then.
+    Flush,
     /// SEND of a part of a message, [`PART_BYTES`](crate::message::PART_BYTES) at most. It names no memory of either
     /// end.
     Send,
@@ -24,7 +28,7 @@ impl Op {
 
     /// True if the other end changes in no way when it is done twice: a receiver passes over a part that it has.
     pub const fn repeats(self) -> bool {
-        matches!(self, Self::Read | Self::Write(None) | Self::Send)
+        !matches!(self, Self::Write(Some(_)))
     }
 }
 
@@ -102,6 +106,11 @@ impl Piece {
         let Span { local, remote, len } = span;
         Self { transfer, op, local, remote, len }
     }
+
+    /// True if this transfer counts it.
+    pub fn is_of(&self, transfer: TransferId) -> bool {
+        self.transfer == transfer && self.op != Op::Flush
+    }
 }
 
 /// Whose a piece that is sent again is.
@@ -120,22 +129,35 @@ pub(crate) struct Held {
     pub tag: Option<Tag>,
     /// The bytes of a SEND.
     pub part: Option<Arc<[u8]>>,
+    /// It is for this lane alone, and of no use once that is closed. Its transfer does not count it.
+    pub only: Option<LaneId>,
 }
 
 impl Held {
     /// A piece of a transfer that names memory.
     pub const fn of_transfer(piece: Piece) -> Self {
-        Self { piece, tag: None, part: None }
+        Self { piece, tag: None, part: None, only: None }
     }
 
     /// A part of a message.
     pub fn of_message(transfer: TransferId, part: Arc<[u8]>) -> Self {
         let span = Span { local: 0, remote: 0, len: part.len() as u32 };
-        Self { piece: Piece::new(transfer, Op::Send, span), tag: None, part: Some(part) }
+        Self { part: Some(part), ..Self::of_transfer(Piece::new(transfer, Op::Send, span)) }
+    }
+
+    /// What flushes a lane, in the region where this byte is.
+    pub fn of_flush(transfer: TransferId, lane: LaneId, remote: u64) -> Self {
+        let piece = Piece { transfer, op: Op::Flush, local: 0, remote, len: 1 };
+        Self { only: Some(lane), ..Self::of_transfer(piece) }
+    }
+
+    /// What is still to be sent of it if its transfer has ended: a receiver waits for the number of each part.
+    pub fn left(self) -> Option<Self> {
+        Some(Self::of_message(TransferId::ENDED, skipped(&self.part?)))
     }
 
     /// True if the piece does not say all of it.
     pub const fn is_odd(&self) -> bool {
-        self.tag.is_some() || self.part.is_some()
+        self.tag.is_some() || self.part.is_some() || self.only.is_some()
     }
 }

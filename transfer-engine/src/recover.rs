@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 const fn imm(held: &Held) -> Option<u32> {
     match held.piece.op {
         Op::Write(imm) => imm,
-        Op::Read | Op::Send => None,
+        Op::Read | Op::Flush | Op::Send => None,
     }
 }
 
@@ -29,6 +29,16 @@ pub(crate) struct Plan {
     pub replays: Vec<(Vec<Held>, u64)>,
     /// They may have been executed, and their receiver may use their memory.
     pub in_doubt: VecDeque<Held>,
+}
+
+impl Plan {
+    /// Without those of which this is not true. None of a replay is.
+    pub fn only(mut self, is: impl Fn(&Held) -> bool) -> Self {
+        self.executed.retain(&is);
+        self.again.retain(&is);
+        self.in_doubt.retain(&is);
+        self
+    }
 }
 
 /// What becomes of them, given how many of each immediate did not arrive. An immediate that the receiver says nothing
@@ -113,7 +123,7 @@ impl Replays {
         let again = |(at, held): (usize, &Held)| Held {
             piece: Piece { op: Op::Write(again_with(held)), ..held.piece },
             tag: Some(Tag { replay: id, member: Some(at) }),
-            part: None,
+            ..Held::of_transfer(held.piece)
         };
         let mut post: Vec<_> =
             pieces.iter().enumerate().filter(|(_, held)| has_bytes(held)).map(again).collect();
@@ -233,7 +243,7 @@ impl Replay {
         let Some(first) = self.members.iter().flatten().next() else { return Vec::new() };
         let piece = Piece { len: 0, ..first.held.piece };
         let tag = Some(Tag { replay: id, member: None });
-        vec![Held { piece, tag, part: None }; self.missing as usize]
+        vec![Held { tag, ..Held::of_transfer(piece) }; self.missing as usize]
     }
 }
 

@@ -3,10 +3,9 @@
 use crate::domain::{Batch, LaneFacts};
 use crate::ids::{LaneId, PeerId, TransferId};
 use crate::lane::Lane;
-use crate::life::Life;
+use crate::lives::Lives;
 use crate::piece::{Held, Op, Piece, Span};
 use crate::shard::choose;
-use crate::slab::Slab;
 use shunt_recovery::nanos::Nanos;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -183,7 +182,7 @@ impl Route {
         &mut self,
         at: usize,
         piece: Piece,
-        lives: &Slab<Life>,
+        lives: &Lives,
         post: impl FnOnce(LaneId, &Batch<'_>),
     ) {
         let Some((id, lane)) = self.lanes.all.get_mut(at) else { return };
@@ -195,7 +194,7 @@ impl Route {
 
     /// Puts pieces that wait on lanes, while these have room, and gives them to `post`. True if there were some.
     #[inline]
-    pub fn post(&mut self, lives: &mut Slab<Life>, post: &mut impl FnMut(LaneId, &Batch<'_>)) -> bool {
+    pub fn post(&mut self, lives: &mut Lives, post: &mut impl FnMut(LaneId, &Batch<'_>)) -> bool {
         let count = self.assign(lives);
         let mut left = count;
         for (id, lane) in &mut self.lanes.all {
@@ -210,21 +209,49 @@ impl Route {
         count > 0
     }
 
-    /// Puts pieces that wait on lanes, while these have room: how many.
-    #[inline]
-    fn assign(&mut self, lives: &mut Slab<Life>) -> usize {
-        let mut count = 0;
+    /// The same of what goes first; and false if a lane has no room for a piece that any could take.
+    #[cold]
+    fn assign_urgent(&mut self, lives: &mut Lives) -> (usize, bool) {
+        let (mut count, mut later, mut is_all) = (0, Vec::new(), true);
         while let Some(held) = self.urgent.pop() {
-            if let Err(held) = self.lanes.put(held, lives) {
-                self.urgent.push(held);
-                return count;
+            let place = held.only.map(|lane| self.lanes.open(lane));
+            match place {
+                Some(Some(lane)) if lane.room() > 0 => lane.post_held(held),
+                Some(Some(_)) => {
+                    later.push(held);
+                    continue;
+                }
+                // The lane is being closed, which answers it.
+                Some(None) => continue,
+                None => {
+                    if let Err(held) = self.lanes.put(held, lives) {
+                        self.urgent.push(held);
+                        is_all = false;
+                        break;
+                    }
+                }
             }
             count += 1;
+        }
+        self.urgent.extend(later.into_iter().rev());
+        (count, is_all)
+    }
+
+    /// Puts pieces that wait on lanes, while these have room: how many.
+    #[inline]
+    fn assign(&mut self, lives: &mut Lives) -> usize {
+        let mut count = 0;
+        if !self.urgent.is_empty() {
+            let is_all;
+            (count, is_all) = self.assign_urgent(lives);
+            if !is_all {
+                return count;
+            }
         }
         while let Some(waits) = self.waiting.get_mut(self.next) {
             let (more, is_all) = match waits {
                 // Of one that has ended nothing is left.
-                Waits::Rest(id, first) => lives.get_mut(id.0).map_or((0, true), |life| {
+                Waits::Rest(id, first) => lives.get_mut(*id).map_or((0, true), |life| {
                     let rest = life.work.spans.all().get(*first..).unwrap_or_default();
                     let (more, all) = (self.lanes.deal(*id, life.work.op, rest), rest.len());
                     life.posted(more as u32);
@@ -257,6 +284,12 @@ impl Route {
 }
 
 impl Lanes {
+    /// A lane that takes pieces.
+    fn open(&mut self, id: LaneId) -> Option<&mut Lane> {
+        let (_, lane) = self.all.iter_mut().find(|(known, _)| *known == id)?;
+        Some(lane).filter(|lane| !lane.is_closing())
+    }
+
     fn compare(&mut self) {
         self.is_even = self.all.windows(2).all(|two| two[0].1.facts.rate == two[1].1.facts.rate);
     }
@@ -311,9 +344,9 @@ impl Lanes {
     }
 
     /// Takes one piece. Gives it back if none has room.
-    fn put(&mut self, held: Held, lives: &mut Slab<Life>) -> Result<(), Held> {
+    fn put(&mut self, held: Held, lives: &mut Lives) -> Result<(), Held> {
         let Some(lane) = self.choose(held.piece.len) else { return Err(held) };
-        let life = if held.tag.is_none() { lives.get_mut(held.piece.transfer.0) } else { None };
+        let life = if held.tag.is_none() { lives.get_mut(held.piece.transfer) } else { None };
         life.into_iter().for_each(|life| life.posted(1));
         lane.post_held(held);
         Ok(())

@@ -3,10 +3,10 @@
 use crate::domain::{Batch, LaneFacts};
 use crate::ids::{ByNumber, LaneId, PeerId, TransferId};
 use crate::lane::Lane;
-use crate::life::Life;
+use crate::lives::Lives;
 use crate::piece::Held;
 use crate::route::Route;
-use crate::slab::Slab;
+use shunt_recovery::nanos::Nanos;
 
 /// Peers whose way is found without a search: domains number them from 0 on.
 const NEAR: usize = 4096;
@@ -72,6 +72,30 @@ impl Routes {
         self.all.iter()
     }
 
+    /// Peers that have had no lane for so long, by number.
+    pub fn lost(&self, now: Nanos, give_up: Nanos) -> Vec<PeerId> {
+        let is_lost =
+            |route: &&Route| !route.left && route.pathless.is_some_and(|since| since + give_up <= now);
+        let mut lost: Vec<_> = self.all.iter().filter(is_lost).map(|route| route.peer).collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    /// When the next one is, if something waits for it or that was not told.
+    pub fn next_loss(&self, give_up: Nanos) -> Nanos {
+        let waits = self.all.iter().filter(|route| !route.left && (!route.lost || route.has_more()));
+        let losses = waits.filter_map(|route| route.pathless.map(|since| since + give_up));
+        losses.min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Lanes with pieces of a transfer under way, by number.
+    pub fn holders(&self, transfer: TransferId) -> Vec<LaneId> {
+        let all = self.all.iter().flat_map(Route::lanes);
+        let mut holders: Vec<_> = all.filter(|(_, lane)| lane.holds(transfer)).map(|(id, _)| *id).collect();
+        holders.sort_unstable();
+        holders
+    }
+
     /// A lane may be used. True if one between its rails was closed before.
     pub fn opened(&mut self, id: LaneId, facts: LaneFacts) -> bool {
         let at = self.to(facts.peer);
@@ -126,7 +150,7 @@ impl Routes {
 
     /// Gives pieces to `post`, as many as lanes have room for. True if there were some.
     #[inline]
-    pub fn post(&mut self, lives: &mut Slab<Life>, mut post: impl FnMut(LaneId, &Batch<'_>)) -> bool {
+    pub fn post(&mut self, lives: &mut Lives, mut post: impl FnMut(LaneId, &Batch<'_>)) -> bool {
         let mut any = false;
         for at in self.ready.drain(..) {
             let route = &mut self.all[at as usize];

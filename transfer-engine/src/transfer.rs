@@ -6,15 +6,15 @@
 use crate::domain::{Batch, Fence, LaneFacts};
 use crate::error::TransferError;
 use crate::ids::{LaneId, PeerId, TransferId};
+use crate::landing::Landings;
 use crate::lane::{Done, Rest};
 use crate::life::Life;
 pub use crate::life::{Cancel, Counts, Ended, Output, Quiesced};
-use crate::message;
+use crate::lives::Lives;
 use crate::piece::{Held, Piece, Spans, Tag, Work};
 use crate::recover::{Follows, Plan, Replays};
 use crate::route::Route;
 use crate::routes::Routes;
-use crate::slab::Slab;
 use crate::suspect::Suspects;
 use shunt_layout::mutant::Mutant;
 use shunt_recovery::nanos::Nanos;
@@ -25,12 +25,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Transfers {
     give_up: Nanos,
-    /// Transfers so far.
-    begun: u64,
-    lives: Slab<Life>,
+    lives: Lives,
     routes: Routes,
     replays: Replays,
     suspects: Suspects,
+    landings: Landings,
     /// [`Transfers::tick`] has nothing to do before.
     due: Nanos,
     out: VecDeque<Output>,
@@ -43,11 +42,11 @@ impl Transfers {
     pub fn new(give_up: Nanos) -> Self {
         Self {
             give_up,
-            begun: 0,
-            lives: Slab::new(),
+            lives: Lives::new(),
             routes: Routes::default(),
             replays: Replays::new(),
             suspects: Suspects::new(Nanos::MAX),
+            landings: Landings::default(),
             due: Nanos::MAX,
             out: VecDeque::new(),
             done: Vec::new(),
@@ -77,7 +76,7 @@ impl Transfers {
             }
             _ => None,
         };
-        let id = self.live(peer, work, pieces, u32::from(lone.is_some()));
+        let id = self.lives.put(peer, work, pieces, u32::from(lone.is_some()));
         if let Some((lane, span, post)) = lone {
             self.routes.at(at).post_at_once(lane, Piece::new(id, op, span), &self.lives, post);
         } else if !self.routes.wait_all(at, id) {
@@ -90,18 +89,12 @@ impl Transfers {
     /// Begins to send a message, of which these are the parts.
     pub fn begin_message(&mut self, now: Nanos, peer: PeerId, parts: Vec<Arc<[u8]>>) -> TransferId {
         let at = self.routes.to(peer);
-        let id = self.live(peer, Work::of_message(), parts.len(), 0);
+        let id = self.lives.put(peer, Work::of_message(), parts.len(), 0);
         let route = self.routes.at(at);
         parts.into_iter().for_each(|part| route.wait(Held::of_message(id, part)));
         self.has_begun(now, at);
         self.suspect_from(now);
         id
-    }
-
-    #[inline]
-    fn live(&mut self, peer: PeerId, work: Work, pieces: usize, under_way: u32) -> TransferId {
-        self.begun += 1;
-        TransferId(self.lives.put(Life::new(work, (peer, self.begun), pieces as u32, under_way)))
     }
 
     /// There is something to look at from now on.
@@ -134,21 +127,13 @@ impl Transfers {
 
     fn stop_all(&mut self, peer: PeerId, why: impl Fn(u64, u64) -> TransferError) {
         let theirs = |life: &Life| life.peer == peer && life.waiting + life.under_way > 0;
-        let ids = self.of_lives(theirs);
+        let ids = self.lives.which(theirs);
         for id in &ids {
-            self.lives.get_mut(id.0).into_iter().for_each(|life| life.stop(&why));
+            self.lives.get_mut(*id).into_iter().for_each(|life| life.stop(&why));
         }
         // All at once: what waits for a peer is gone through once, however many transfers that are.
         self.drop_all_waiting(peer, &ids);
         ids.into_iter().for_each(|id| self.settle(id));
-    }
-
-    /// Transfers of which something is true, the oldest first.
-    fn of_lives(&self, is: impl Fn(&Life) -> bool) -> Vec<TransferId> {
-        let all = self.lives.iter().filter(|(_, life)| is(life));
-        let mut ids: Vec<_> = all.map(|(id, life)| (life.age, TransferId(id))).collect();
-        ids.sort_unstable();
-        ids.into_iter().map(|(_, id)| id).collect()
     }
 
     /// A lane may be used.
@@ -170,12 +155,19 @@ impl Transfers {
         self.routes.at(at).lane(id).into_iter().for_each(|lane| lane.sent(count, &mut done));
         self.routes.make_ready(at);
         for one in done.drain(..) {
-            match one {
-                Done::Pieces(id, count) => self.written(id, count),
-                Done::Replayed(tag) => self.replayed(tag),
-            }
+            self.is_done(id, one);
         }
         self.done = done;
+    }
+
+    #[inline]
+    fn is_done(&mut self, lane: LaneId, one: Done) {
+        match one {
+            Done::Pieces(id, count) => self.written(id, count),
+            Done::Replayed(tag) => self.replayed(tag),
+            Done::Flushed(id) if self.landings.landed(lane, id) => self.landed(id),
+            Done::Flushed(_) => {}
+        }
     }
 
     /// A piece of a lane without an order is executed.
@@ -183,7 +175,7 @@ impl Transfers {
         let Some(at) = self.routes.of(id) else { return };
         let held = self.routes.at(at).lane(id).and_then(|lane| lane.take(number));
         self.routes.make_ready(at);
-        held.into_iter().for_each(|held| self.done(held));
+        held.into_iter().for_each(|held| self.is_done(id, held.done()));
     }
 
     /// A lane does not work any more.
@@ -202,7 +194,11 @@ impl Transfers {
         let Some((at, lane)) = self.routes.closed(id) else { return };
         self.counts.closed += u64::from(!self.routes.at(at).left);
         self.look_for_lanes(now, at);
+        let peer = lane.facts.peer;
         let Rest { denied, plan, quiet } = lane.rest(fence);
+        if !quiet {
+            self.lives.unsure(peer);
+        }
         denied.into_iter().for_each(|held| self.deny(held));
         let Plan { executed, again, replays, in_doubt } = plan;
         executed.into_iter().for_each(|held| self.done(held));
@@ -211,6 +207,7 @@ impl Transfers {
         for (pieces, missing) in replays {
             self.replay(pieces, missing);
         }
+        self.landings.closed(id).into_iter().for_each(|transfer| self.landed(transfer));
     }
 
     /// Pieces of one immediate are written again, of which so many did not arrive.
@@ -220,7 +217,7 @@ impl Transfers {
         self.counts.again += post.len() as u64;
         self.counts.replays += 1;
         self.follow(Follows { post, ..Follows::default() }, true);
-        let is_stopped = |id: &TransferId| self.lives.get(id.0).is_some_and(Life::is_stopped);
+        let is_stopped = |id: &TransferId| self.lives.get(*id).is_some_and(Life::is_stopped);
         let stopped: Vec<_> = owners.into_iter().filter(is_stopped).collect();
         stopped.into_iter().for_each(|id| self.drop_waiting(id));
     }
@@ -230,7 +227,7 @@ impl Transfers {
         let Follows { post, executed, in_doubt } = follows;
         for held in post.into_iter().rev() {
             // Its transfer has not ended: it waits for this piece.
-            let Some(peer) = self.lives.get(held.piece.transfer.0).map(|life| life.peer) else { continue };
+            let Some(peer) = self.lives.get(held.piece.transfer).map(|life| life.peer) else { continue };
             let at = self.routes.to(peer);
             self.routes.wait_first(at, held);
         }
@@ -240,7 +237,7 @@ impl Transfers {
 
     /// Cancels a transfer. False if it has ended.
     pub fn cancel(&mut self, now: Nanos, id: TransferId, how: Cancel) -> bool {
-        let Some(life) = self.lives.get_mut(id.0) else { return false };
+        let Some(life) = self.lives.get_mut(id) else { return false };
         life.stop(|written, of| TransferError::Cancelled { written, of });
         if let Cancel::Drain(until) = how {
             life.trouble_mut().drain_until = Some(until);
@@ -248,7 +245,7 @@ impl Transfers {
         }
         self.drop_waiting(id);
         if how == Cancel::Now && Mutant::CancelledUnfenced.on() {
-            self.lives.get_mut(id.0).into_iter().for_each(|life| life.under_way = 0);
+            self.lives.get_mut(id).into_iter().for_each(|life| life.under_way = 0);
         } else if how == Cancel::Now {
             self.fence_holders(now, id);
         }
@@ -265,24 +262,14 @@ impl Transfers {
     }
 
     fn look_at_time(&mut self, now: Nanos) {
-        let overdue =
-            self.of_lives(|life: &Life| life.trouble().drain_until.is_some_and(|until| until <= now));
-        for id in overdue {
-            self.lives.get_mut(id.0).into_iter().for_each(|life| life.trouble_mut().drain_until = None);
-            self.fence_holders(now, id);
-        }
+        let overdue = self.lives.drained(now);
+        overdue.into_iter().for_each(|id| self.fence_holders(now, id));
         self.suspect(now);
-        let give_up = self.give_up;
-        let gone = |route: &Route| !route.left && route.pathless.is_some_and(|since| since + give_up <= now);
-        let mut lost: Vec<_> =
-            self.routes.iter().filter(|route| gone(route)).map(|route| route.peer).collect();
-        lost.sort_unstable();
+        let lost = self.routes.lost(now, self.give_up);
         lost.into_iter().for_each(|peer| self.lose(now, peer));
-        let drains = self.lives.iter().filter_map(|(_, life)| life.trouble().drain_until);
-        let waits = self.routes.iter().filter(|route| !route.left && (!route.lost || route.has_more()));
-        let losses = waits.filter_map(|route| route.pathless.map(|since| since + self.give_up));
-        let looks = self.suspects.next_deadline();
-        self.due = drains.chain(losses).chain([looks]).min().unwrap_or(Nanos::MAX);
+        let drains = self.lives.iter().filter_map(|life| life.trouble().drain_until);
+        let others = [self.routes.next_loss(self.give_up), self.suspects.next_deadline()];
+        self.due = drains.chain(others).min().unwrap_or(Nanos::MAX);
     }
 
     fn suspect(&mut self, now: Nanos) {
@@ -305,14 +292,14 @@ impl Transfers {
         let output = self.out.pop_front()?;
         // What is kept by its place is of no use to another transfer before this one's end is told.
         if let Output::Ended(ended) = &output {
-            self.lives.let_go(ended.transfer.0);
+            self.lives.let_go(ended.transfer);
         }
         Some(output)
     }
 
     /// True if a transfer that has not ended reads or writes a region of this end.
     pub fn uses(&self, keys: &[u32]) -> bool {
-        self.lives.iter().any(|(_, life)| *life.work.local_keys == *keys)
+        self.lives.iter().any(|life| *life.work.local_keys == *keys)
     }
 
     /// What has become of lanes and pieces so far.
@@ -344,10 +331,7 @@ impl Transfers {
     }
 
     fn fence_holders(&mut self, now: Nanos, id: TransferId) {
-        let all = self.routes.iter().flat_map(Route::lanes);
-        let mut holders: Vec<_> = all.filter(|(_, lane)| lane.holds(id)).map(|(id, _)| *id).collect();
-        holders.sort_unstable();
-        holders.into_iter().for_each(|lane| self.fence(now, lane));
+        self.routes.holders(id).into_iter().for_each(|lane| self.fence(now, lane));
     }
 
     fn lose(&mut self, now: Nanos, peer: PeerId) {
@@ -376,7 +360,7 @@ impl Transfers {
 
     /// More pieces are executed.
     fn written(&mut self, id: TransferId, count: u32) {
-        if let Some(life) = self.lives.get_mut(id.0) {
+        if let Some(life) = self.lives.get_mut(id) {
             (life.under_way, life.written) = (life.under_way - count, life.written + count);
         }
         self.settle(id);
@@ -391,13 +375,13 @@ impl Transfers {
                 continue;
             }
             let id = held.piece.transfer;
-            let life = self.lives.get_mut(id.0).filter(|_| held.tag.is_none());
+            let life = self.lives.get_mut(id).filter(|_| held.tag.is_none());
             let goes_on = life.map(|life| {
                 life.under_way -= 1;
                 life.waiting += u32::from(!life.is_stopped());
                 !life.is_stopped()
             });
-            let left = if held.tag.is_some() || goes_on == Some(true) { Some(held) } else { left_of(held) };
+            let left = if held.tag.is_some() || goes_on == Some(true) { Some(held) } else { held.left() };
             if let Some(held) = left.filter(|_| !self.routes.at(at).left) {
                 self.counts.again += 1;
                 self.routes.wait_first(at, held);
@@ -419,7 +403,7 @@ impl Transfers {
             }
         }
         for (id, pieces) in counts {
-            let Some(life) = self.lives.get_mut(id.0) else { continue };
+            let Some(life) = self.lives.get_mut(id) else { continue };
             life.under_way -= pieces;
             if quiet {
                 life.trouble_mut().uncertain += u64::from(pieces);
@@ -433,7 +417,7 @@ impl Transfers {
 
     /// A transfer is stopped: what waits of it is not sent, and neither is what replays have of it.
     fn drop_waiting(&mut self, id: TransferId) {
-        let Some(life) = self.lives.get(id.0) else { return };
+        let Some(life) = self.lives.get(id) else { return };
         self.drop_all_waiting(life.peer, &[id]);
     }
 
@@ -441,7 +425,7 @@ impl Transfers {
     fn drop_all_waiting(&mut self, peer: PeerId, ids: &[TransferId]) {
         let Self { lives, routes, replays, .. } = self;
         for id in ids {
-            lives.get_mut(id.0).into_iter().for_each(|life| life.waiting = 0);
+            lives.get_mut(*id).into_iter().for_each(|life| life.waiting = 0);
         }
         let all: Vec<_> = ids.iter().map(|id| replays.stop(*id)).collect();
         let ids: BTreeSet<_> = ids.iter().copied().collect();
@@ -451,7 +435,7 @@ impl Transfers {
                 over.push(tag);
                 None
             }
-            None if ids.contains(&held.piece.transfer) => left_of(held),
+            None if held.only.is_none() && ids.contains(&held.piece.transfer) => held.left(),
             _ => Some(held),
         });
         all.into_iter().for_each(|follows| self.follow(follows, true));
@@ -464,7 +448,7 @@ impl Transfers {
     /// A NIC refused a piece that is under way no more: the rest of its transfer is not sent.
     fn deny(&mut self, held: Held) {
         let id = held.piece.transfer;
-        let Some(life) = self.lives.get_mut(id.0) else { return };
+        let Some(life) = self.lives.get_mut(id) else { return };
         let peer = life.peer;
         life.stop(|written, of| TransferError::Denied { peer, written, of });
         match held.tag {
@@ -478,20 +462,36 @@ impl Transfers {
         self.settle(id);
     }
 
-    /// Ends a transfer of which nothing waits and nothing is under way.
+    /// One lane fewer may have bytes of a transfer that are not in memory.
+    fn landed(&mut self, id: TransferId) {
+        let lands = self.lives.get_mut(id).and_then(|life| life.trouble_mut().lands.as_mut());
+        lands.into_iter().for_each(|lands| *lands -= 1);
+        self.settle(id);
+    }
+
+    /// True while a lane may have bytes of a transfer that are not in memory. All are asked, once.
+    #[cold]
+    fn is_landing(&mut self, id: TransferId) -> bool {
+        let Some(life) = self.lives.get(id) else { return false };
+        if let Some(lands) = life.trouble().lands {
+            return lands > 0;
+        }
+        let Some(remote) = life.lands_at().filter(|_| !Mutant::StoppedUnflushed.on()) else { return false };
+        let lands = self.landings.ask(&mut self.routes, life.peer, (id, remote));
+        self.lives.get_mut(id).into_iter().for_each(|life| life.trouble_mut().lands = Some(lands));
+        lands > 0
+    }
+
+    /// Ends a transfer of which nothing waits, nothing is under way, and nothing is on its way to memory.
     fn settle(&mut self, id: TransferId) {
-        let over = |life: &Life| life.waiting == 0 && (life.under_way == 0 || Mutant::EndsUnderWay.on());
-        if !self.lives.get(id.0).is_some_and(over) {
+        let Some(Life { waiting, under_way, written, total, .. }) = self.lives.get(id) else { return };
+        let is_over = *waiting == 0 && (*under_way == 0 || Mutant::EndsUnderWay.on());
+        if !is_over || written < total && self.is_landing(id) {
             return;
         }
-        let Some(life) = self.lives.take(id.0) else { return };
+        let Some(life) = self.lives.take(id) else { return };
         self.out.push_back(Output::Ended(life.end(id)));
     }
-}
-
-/// What is still to be sent of a piece whose transfer has ended: a receiver waits for the number of each part.
-fn left_of(held: Held) -> Option<Held> {
-    Some(Held::of_message(TransferId::ENDED, message::skipped(&held.part?)))
 }
 
 #[cfg(test)]

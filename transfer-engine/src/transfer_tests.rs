@@ -9,7 +9,7 @@ const PEER: PeerId = PeerId(1);
 const GIVE_UP: Nanos = Nanos::new(100);
 
 fn facts(depth: u32) -> LaneFacts {
-    LaneFacts { peer: PEER, local: 0, remote: 0, depth, rate: 1 }
+    LaneFacts { peer: PEER, local: 0, remote: 0, depth, rate: 1, lands_late: false }
 }
 
 fn transfers(lanes: &[u64], depth: u32) -> Transfers {
@@ -67,7 +67,14 @@ fn what_a_failed_lane_had_not_executed_goes_to_the_others_in_order() {
 #[test]
 fn a_lane_returns_only_between_rails_whose_lane_was_closed() {
     let mut transfers = transfers(&[0], 9);
-    let lane = |peer, local| LaneFacts { peer: PeerId(peer), local, remote: local, depth: 9, rate: 1 };
+    let lane = |peer, local| LaneFacts {
+        peer: PeerId(peer),
+        local,
+        remote: local,
+        depth: 9,
+        rate: 1,
+        lands_late: false,
+    };
     let counts = |transfers: &mut Transfers, id, facts: Option<LaneFacts>| {
         match facts {
             Some(facts) => transfers.opened(LaneId(id), facts),
@@ -232,4 +239,116 @@ fn nothing_waits_for_a_peer_that_has_left() {
     assert_eq!(outputs(&mut transfers), [ended(id, Err(left), 0)]);
     assert_eq!(transfers.counts().closed, 0, "no lane has failed");
     assert!(!transfers.routes.get(PEER).expect("it was there").has_any(), "a part is kept");
+}
+
+/// Two lanes that land late, of this depth; a transfer of 4 pieces, of which lane 0 has executed its two.
+fn half_written(depth: u32) -> (Transfers, TransferId) {
+    let mut transfers = Transfers::new(GIVE_UP);
+    let late = LaneFacts { lands_late: true, ..facts(depth) };
+    [0, 1].into_iter().for_each(|lane| transfers.opened(LaneId(lane), late));
+    let id = begin(&mut transfers, 4, Some(7));
+    assert_eq!(post(&mut transfers), [(0, 0), (0, 1), (1, 2), (1, 3)]);
+    transfers.sent(LaneId(0), 2);
+    (transfers, id)
+}
+
+/// What is posted: lane and operation.
+fn ops(transfers: &mut Transfers) -> Vec<(u64, Op)> {
+    let mut all = Vec::new();
+    transfers.post(|lane, batch| all.extend(batch.requests().map(|piece| (lane.0, piece.op))));
+    all
+}
+
+fn cancelled(written: u64) -> Result<(), TransferError> {
+    Err(TransferError::Cancelled { written, of: 4 })
+}
+
+/// Cause: a cancelled transfer ended once the lanes that held pieces were fenced. What another lane had executed was in
+/// the receiver's NIC, and landed later.
+#[test]
+fn what_ends_early_waits_for_a_read_behind_what_each_lane_has_written() {
+    let (mut transfers, id) = half_written(2);
+    assert!(transfers.cancel(Nanos::ZERO, id, Cancel::Now));
+    assert_eq!(outputs(&mut transfers), [Output::Close(LaneId(1))], "it holds pieces");
+    assert_eq!(ops(&mut transfers), []);
+    transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(1));
+    assert_eq!(outputs(&mut transfers), []);
+    assert_eq!(ops(&mut transfers), [(0, Op::Flush)]);
+    assert!(transfers.cancel(Nanos::ZERO, id, Cancel::Now));
+    assert_eq!(outputs(&mut transfers), [], "a lane that is only read from is not fenced");
+    transfers.sent(LaneId(0), 1);
+    assert_eq!(outputs(&mut transfers), [ended(id, cancelled(3), 3)]);
+}
+
+#[test]
+fn a_fence_of_the_lane_is_an_answer_as_well() {
+    for fence in [Fence::Executed(2), Fence::Executed(3), Fence::NoTruth, Fence::Unproven] {
+        let (mut transfers, id) = half_written(2);
+        transfers.cancel(Nanos::ZERO, id, Cancel::Unposted);
+        transfers.sent(LaneId(1), 1);
+        transfers.failed(Nanos::ZERO, LaneId(0));
+        transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(1));
+        assert_eq!(outputs(&mut transfers), [Output::Close(LaneId(0))], "it may have bytes of it");
+        transfers.closed(Nanos::ZERO, LaneId(0), fence.clone());
+        let end = match fence {
+            Fence::Unproven => Output::Ended(Ended {
+                transfer: id,
+                result: Err(TransferError::Unproven { peer: PEER, pieces: 3 }),
+                quiesced: None,
+            }),
+            _ => ended(id, cancelled(3), 3),
+        };
+        assert_eq!((outputs(&mut transfers), ops(&mut transfers)), (vec![end], vec![]));
+    }
+}
+
+#[test]
+fn a_lane_that_is_lost_with_its_read_is_not_asked_on_another() {
+    for number in [None, Some(2)] {
+        let (mut transfers, id) = half_written(2);
+        transfers.cancel(Nanos::ZERO, id, Cancel::Now);
+        transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(0));
+        assert_eq!(ops(&mut transfers), [(0, Op::Flush)]);
+        match number {
+            Some(number) => transfers.denied(Nanos::ZERO, LaneId(0), number),
+            None => transfers.failed(Nanos::ZERO, LaneId(0)),
+        }
+        transfers.opened(LaneId(2), facts(2));
+        outputs(&mut transfers);
+        transfers.closed(Nanos::ZERO, LaneId(0), Fence::NoTruth);
+        assert_eq!(outputs(&mut transfers), [ended(id, cancelled(2), 2)]);
+        assert_eq!(ops(&mut transfers), [], "it is of no use there");
+    }
+}
+
+#[test]
+fn a_read_that_waits_for_room_on_its_lane_holds_up_no_other() {
+    let (mut transfers, id) = half_written(2);
+    let other = begin(&mut transfers, 2, None);
+    assert_eq!(post(&mut transfers), [(0, 0), (0, 1)]);
+    transfers.sent(LaneId(1), 1);
+    transfers.cancel(Nanos::ZERO, id, Cancel::Now);
+    transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(1));
+    transfers.opened(LaneId(2), facts(2));
+    let next = begin(&mut transfers, 1, None);
+    assert_eq!(ops(&mut transfers), [(2, Op::Write(None))], "lane 0 has no room");
+    transfers.sent(LaneId(0), 1);
+    assert_eq!(ops(&mut transfers), [(0, Op::Flush)]);
+    outputs(&mut transfers);
+    transfers.sent(LaneId(0), 2);
+    assert_eq!(outputs(&mut transfers), [ended(id, cancelled(3), 3), ended(other, Ok(()), 2)]);
+    transfers.sent(LaneId(2), 1);
+    assert_eq!(outputs(&mut transfers), [ended(next, Ok(()), 1)]);
+}
+
+#[test]
+fn what_may_land_through_a_lane_without_a_proof_has_none_later() {
+    let (mut transfers, id) = half_written(2);
+    transfers.failed(Nanos::ZERO, LaneId(0));
+    transfers.closed(Nanos::ZERO, LaneId(0), Fence::Unproven);
+    transfers.cancel(Nanos::ZERO, id, Cancel::Now);
+    outputs(&mut transfers);
+    transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(0));
+    let result = Err(TransferError::Unproven { peer: PEER, pieces: 2 });
+    assert_eq!(outputs(&mut transfers), [Output::Ended(Ended { transfer: id, result, quiesced: None })]);
 }

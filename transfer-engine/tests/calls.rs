@@ -38,6 +38,7 @@ fn two_where(rails: u32, unordered: bool, faults: Vec<Fault>) -> Two {
         memory: MEMORY as usize,
         depth: 8,
         unordered,
+        late: false,
         no_truth: 0,
         unproven: 0,
         faults,

@@ -40,6 +40,7 @@ pub fn mesh_where(seed: u64, faults: Vec<Fault>, no_truth: u64, unproven: u64) -
         memory: MEMORY as usize,
         depth: 4,
         unordered: seed % 2 == 1,
+        late: false,
         no_truth,
         unproven,
         faults,

@@ -19,6 +19,7 @@ fn sum(seeds: std::ops::Range<u64>, faults: bool) -> Report {
         all.unproven += unproven;
         all.replays += replays;
         all.counts.reordered += counts.reordered;
+        all.counts.landed_late += counts.landed_late;
         all.counts.lost += counts.lost;
         all.counts.acks_lost += counts.acks_lost;
         all.counts.held += counts.held;
@@ -41,6 +42,7 @@ fn transfers_outlive_what_a_network_does() {
         ("pieces held back", counts.held),
         ("pieces that came after the fence", counts.late),
         ("pieces executed out of order", counts.reordered),
+        ("writes that came to memory late", counts.landed_late),
         ("replays", all.replays),
         ("fences", counts.fences),
         ("lanes opened again", counts.reopened),

@@ -32,7 +32,8 @@ fn as_send<'a>(work: &Work<'a>) -> Option<(&'a [u8], Option<u32>)> {
     match work.op {
         Op::Send => Some((work.part.get(..PART_BYTES).unwrap_or(work.part), None)),
         Op::Write(imm) if work.len == 0 => Some((NOTHING, imm)),
-        Op::Write(_) | Op::Read => None,
+        // No lane here lands late: what completes is in memory.
+        Op::Write(_) | Op::Read | Op::Flush => None,
     }
 }
 

@@ -178,7 +178,8 @@ impl Path {
                 around.next_lane += 1;
                 self.lane = Some(Lane::new(id, now));
                 let depth = DEPTH.min(around.rails[number as usize].limits().depth) as u32;
-                let facts = LaneFacts { peer, local: number, remote: number, depth, rate: 1 };
+                let facts =
+                    LaneFacts { peer, local: number, remote: number, depth, rate: 1, lands_late: false };
                 around.events.push(Event::Opened(id, facts));
             }
             Act::Ended(ending) => self.ended(around, ending),

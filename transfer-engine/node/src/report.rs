@@ -115,7 +115,14 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_lanes_to_a_peer_that_is_gone() {
-        let lane = |peer| LaneFacts { peer: PeerId(peer), local: 0, remote: 0, depth: 1, rate: 1 };
+        let lane = |peer| LaneFacts {
+            peer: PeerId(peer),
+            local: 0,
+            remote: 0,
+            depth: 1,
+            rate: 1,
+            lands_late: false,
+        };
         let (both, counts) = ([lane(1), lane(2)], |opened| Counts { opened, ..Counts::default() });
         let mut report = Report::of_end(0);
         report.look(counts(2), || both.iter());

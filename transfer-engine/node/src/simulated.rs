@@ -68,6 +68,7 @@ impl OpenSim {
                 memory: 0,
                 depth: DEPTH,
                 unordered: self.reorders,
+                late: false,
                 no_truth: 0,
                 unproven: 0,
                 faults: Vec::new(),

@@ -333,6 +333,7 @@ impl RcDomain {
                 remote: rails.remote,
                 depth: LANE_DEPTH,
                 rate: 1,
+                lands_late: true,
             };
             events.push(Event::Opened(id, facts));
         }

@@ -214,12 +214,18 @@ impl Queue {
         Ok(())
     }
 
-    /// A request whose bytes, if it brings its own, lie in the memory of its slot.
+    /// A request whose bytes, if it brings its own or they are of no use, lie in the memory of its slot.
     fn placed<'a>(&self, request: Request<'a>, number: u64) -> Result<Request<'a>, NicError> {
-        let Request { op: Op::Send, part, .. } = request else { return Ok(request) };
         let at = self.base + SENT_AT + number % DEPTH * PART;
-        self.umem.memory().memory().write(at, part)?;
-        Ok(Request { local: (at, part.len() as u32, self.key.key_be()), ..request })
+        let len = match request.op {
+            Op::Send => {
+                self.umem.memory().memory().write(at, request.part)?;
+                request.part.len() as u32
+            }
+            Op::Flush => 1,
+            Op::Write(_) | Op::Read => return Ok(request),
+        };
+        Ok(Request { local: (at, len, self.key.key_be()), ..request })
     }
 
     fn entry(&self, cq_at: u64, number: u64) -> u64 {
@@ -310,7 +316,7 @@ impl Request<'_> {
         let (opcode, imm) = match op {
             Op::Write(None) => (Opcode::RdmaWrite, 0),
             Op::Write(Some(imm)) => (Opcode::RdmaWriteImm, imm),
-            Op::Read => (Opcode::RdmaRead, 0),
+            Op::Read | Op::Flush => (Opcode::RdmaRead, 0),
             Op::Send => (Opcode::Send, 0),
         };
         // A SEND names no memory of the peer, and always has bytes.

@@ -31,6 +31,8 @@ pub(super) enum Act {
     Tell(u32, Event),
     /// An end is told of an immediate.
     TellImm((u32, u32), Way, u32),
+    /// What was executed with and before a piece comes to memory.
+    Land(Way),
     /// A sender has waited long enough.
     TimeOut(u64, usize),
     /// The half of an end goes to ERR.

@@ -17,6 +17,8 @@ pub struct Config {
     pub depth: u32,
     /// Pieces of a connection have no order, and a fence tells what receivers count.
     pub unordered: bool,
+    /// Writes are executed before they are in memory. Not where pieces have no order.
+    pub late: bool,
     /// One fence in so many ends without a count; 0: none.
     pub no_truth: u64,
     /// One fence in so many proves nothing; 0: none.
@@ -36,6 +38,8 @@ pub struct Counts {
     pub acks_lost: u64,
     /// Pieces that were held back.
     pub held: u64,
+    /// Writes that came to memory after they were executed, with nothing behind them that waited.
+    pub landed_late: u64,
     /// Pieces that were refused: their keys are not the receiver's.
     pub denied: u64,
     /// Pieces that came when their connection was fenced, and did nothing.

@@ -1,5 +1,6 @@
 //! A connection of two nodes over one rail.
 
+use super::late::Accepted;
 use crate::domain::{Counted, Fence, Op};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,7 @@ pub(super) struct Direction {
     /// A piece was lost: none behind it is executed.
     pub broken: bool,
     pub acks_lost: bool,
+    pub accepted: Accepted,
     denied: bool,
 }
 

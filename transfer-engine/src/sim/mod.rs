@@ -6,6 +6,9 @@
 //! behind it is executed, as on an RC queue pair. A connection that is closed is fenced at both ends, one after the
 //! other, and opened again as another one.
 //!
+//! A write may be executed some time before it is in memory ([`Config::late`]). What comes behind it on its connection
+//! waits for it: READs, the receiver's completions, the end of a fence.
+//!
 //! A network without an order is the other kind: every piece takes its own time, a loss is one piece's, and a fence
 //! tells what receivers have counted, as of SRD.
 
@@ -13,8 +16,10 @@ mod act;
 mod config;
 pub mod faults;
 mod lane;
+mod late;
 mod memory;
 mod net;
+mod node;
 pub mod oracle;
 mod rng;
 pub mod silence;

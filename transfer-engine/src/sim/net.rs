@@ -5,30 +5,13 @@ use super::config::{Config, Counts, key};
 use super::faults::{Fault, Kind};
 use super::lane::Pair;
 use super::memory::Memory;
+use super::node::Node;
 use super::rng::Rng;
 use crate::domain::{Batch, Event, Fence, LaneFacts, Op};
 use crate::ids::{LaneId, PeerId};
 use shunt_recovery::nanos::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-
-struct Node {
-    memory: Memory,
-    events: Vec<Event>,
-}
-
-impl Node {
-    /// Does what a piece asks of this node on a rail. What a read brings; none if it is refused.
-    fn execute(&mut self, (node, rail): (u32, u32), piece: Packet, bytes: &[u8]) -> Option<Vec<u8>> {
-        let is_known = piece.op == Op::Send || piece.key == Some(key(node, rail));
-        match piece.op {
-            _ if !is_known => None,
-            Op::Send => Some(Vec::new()),
-            Op::Write(_) => self.memory.place(piece.remote, bytes).then(Vec::new),
-            Op::Read => self.memory.fetch(piece.remote, piece.len),
-        }
-    }
-}
 
 /// The network.
 pub(super) struct Net {
@@ -51,8 +34,7 @@ pub(super) struct Net {
 impl Net {
     /// One whose connections are open.
     pub fn new(config: Config) -> Self {
-        let nodes =
-            (0..config.nodes).map(|_| Node { memory: Memory::new(config.memory), events: Vec::new() });
+        let nodes = (0..config.nodes).map(|_| Node::new(config.memory));
         let mut net = Self {
             now: 0,
             rng: Rng::new(config.seed),
@@ -202,14 +184,14 @@ impl Net {
             };
             assert_eq!(known.ends[side], node, "a lane is posted on by its own end");
             let own = piece.local_keys.get(known.rail as usize);
-            let is_own = own == Some(&key(node, known.rail)) || piece.op == Op::Send;
+            let is_own = own == Some(&key(node, known.rail)) || matches!(piece.op, Op::Send | Op::Flush);
             assert!(is_own, "key of this end's region");
             let key = piece.remote_keys.get(known.rail as usize).copied();
             let (op, local, remote, len) = (piece.op, piece.local, piece.remote, piece.len.into());
             let bytes = match op {
                 Op::Send => Some(piece.part.to_vec()),
                 Op::Write(_) => self.nodes[node as usize].memory.fetch(local, len),
-                Op::Read => Some(Vec::new()),
+                Op::Read | Op::Flush => Some(Vec::new()),
             };
             let mut takes = self.rng.between(500, 20_000);
             if self.struck(pair, |kind| kind == Kind::Hold) {
@@ -238,13 +220,7 @@ impl Net {
             pair.directions[(id.0 % 2) as usize].post(op);
         }
         let Op::Write(Some(imm)) = op else { return };
-        for event in &mut self.nodes[node as usize].events {
-            if let Event::Closed(lane, Fence::Counted(counts)) = event
-                && *lane == id
-            {
-                counts.entry(imm).or_default().missing += 1;
-            }
-        }
+        self.nodes[node as usize].posted_late(id, imm);
     }
 
     fn time_out(&mut self, pair: u64, side: usize) {
@@ -272,7 +248,13 @@ impl Net {
             }
             return;
         };
-        let Some(answer) = self.nodes[to as usize].execute((to, rail), piece, &bytes) else {
+        let late = self.config.late && ordered && matches!(piece.op, Op::Write(_));
+        if !late {
+            self.land(way);
+        }
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        let direction = &mut pair.directions[side];
+        let Some(answer) = self.nodes[to as usize].execute((to, rail), piece, &bytes, late) else {
             direction.broken = ordered;
             if acks_lost || direction.acks_lost {
                 return self.time_out(number, side);
@@ -285,6 +267,12 @@ impl Net {
         };
         self.counts.reordered += u64::from(direction.execute(way.number));
         self.counts.executed += 1;
+        let bytes = if late {
+            direction.accepted.put(way.number, piece.remote, bytes);
+            Vec::new()
+        } else {
+            bytes
+        };
         let brings = (piece.op == Op::Read).then_some((piece.local, answer));
         let (completes, answers) = (self.rng.between(0, 30_000), self.rng.between(500, 20_000));
         let now = self.now;
@@ -299,12 +287,24 @@ impl Net {
             Op::Send => self.at(completes, Act::Tell(to, Event::Part(PeerId(peer), bytes))),
             _ => {}
         }
+        if late {
+            self.soon(0, 1_000_000, Act::Land(way));
+        }
         if lost {
             self.counts.acks_lost += 1;
             self.time_out(number, side);
         } else {
             self.at(answers, Act::Ack(way, brings));
         }
+    }
+
+    /// What was executed with and before a piece comes to memory: how many writes.
+    fn land(&mut self, Way { pair, side, number }: Way) -> u64 {
+        let Some(pair) = self.pairs.get_mut(&pair) else { return 0 };
+        let memory = &mut self.nodes[pair.ends[1 - side] as usize].memory;
+        // Memory that was taken back meanwhile is not reached.
+        pair.directions[side].accepted.up_to(number).map(|(at, bytes)| memory.place(at, &bytes)).count()
+            as u64
     }
 
     /// An end is told of the first piece that was refused: it is none of those that a fence tells of.
@@ -335,6 +335,7 @@ impl Net {
     /// An end is told of an immediate. Its pair may be gone.
     fn tell_imm(&mut self, to: (u32, u32), way: Way, imm: u32) {
         let (node, peer) = to;
+        self.land(way);
         let pair = self.pairs.get_mut(&way.pair);
         pair.into_iter().for_each(|pair| pair.directions[way.side].tell(imm));
         self.nodes[node as usize].events.push(Event::Imm(PeerId(peer), imm));
@@ -370,6 +371,7 @@ impl Net {
         self.nodes[node as usize].events.push(Event::Left(PeerId(peer)));
         for (number, side) in pairs {
             self.pairs.get_mut(&number).into_iter().for_each(|pair| pair.stopped[side] = true);
+            self.land(Way { pair: number, side: 1 - side, number: u64::MAX });
             let closed = Event::Closed(lane(number, side), Fence::NoTruth);
             self.soon(20_000_000, 20_000_000, Act::Tell(node, closed));
         }
@@ -403,6 +405,8 @@ impl Net {
     fn stop(&mut self, number: u64, side: usize) {
         let Some(pair) = self.pairs.get_mut(&number) else { return };
         pair.stopped[side] = true;
+        self.land(Way { pair: number, side: 1 - side, number: u64::MAX });
+        let Some(pair) = self.pairs.get(&number) else { return };
         let (end, both) = (pair.ends[side], pair.stopped == [true; 2]);
         self.nodes[end as usize].events.push(Event::Failed(lane(number, side)));
         if both {
@@ -453,6 +457,7 @@ impl Net {
                 remote: rail,
                 depth: self.config.depth,
                 rate: 1 + u64::from(rail),
+                lands_late: self.config.late && !self.config.unordered,
             };
             self.nodes[own as usize].events.push(Event::Opened(lane(number, side), facts));
         }
@@ -464,6 +469,7 @@ impl Net {
             Act::Ack(way, brings) => self.answer(way, brings),
             Act::TellImm(to, way, imm) => self.tell_imm(to, way, imm),
             Act::Deny(way) => self.deny(way),
+            Act::Land(way) => self.counts.landed_late += self.land(way),
             Act::Tell(node, event) => self.nodes[node as usize].events.push(event),
             Act::TimeOut(number, side) => {
                 let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.closing) else { return };

@@ -46,6 +46,7 @@ impl Run {
             memory: memory as usize,
             depth: 256,
             unordered: true,
+            late: false,
             no_truth: 0,
             unproven: 0,
             // An engine with little to do may use one rail alone.

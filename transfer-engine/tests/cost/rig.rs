@@ -52,7 +52,14 @@ pub struct Rig {
 impl Rig {
     /// One that writes so many pages of 64 KiB at once. All lanes are open.
     pub fn new(pages: u32) -> Self {
-        let facts = |rail| LaneFacts { peer: PeerId(1), local: rail, remote: rail, depth: 128, rate: 1 };
+        let facts = |rail| LaneFacts {
+            peer: PeerId(1),
+            local: rail,
+            remote: rail,
+            depth: 128,
+            rate: 1,
+            lands_late: true,
+        };
         let opened = (0..LANES as u64).map(|lane| Event::Opened(LaneId(lane), facts(lane as u32))).collect();
         let domain = AtOnce { posted: [0; LANES], opened, calls: 1 };
         let mut engine = Engine::new(domain, Policy::of_rails(LANES as u32));
