@@ -15,15 +15,15 @@ pub(crate) enum Done {
     Pieces(TransferId, u32),
     /// One of a replay.
     Replayed(Tag),
-    /// What flushed the lane for a transfer.
-    Flushed(TransferId),
+    /// What flushed the lane.
+    Flushed,
 }
 
 impl Held {
     /// What is done once it is executed.
     pub fn done(&self) -> Done {
-        let id = self.piece.transfer;
-        let own = if self.only.is_some() { Done::Flushed(id) } else { Done::Pieces(id, 1) };
+        let own = Done::Pieces(self.piece.transfer, 1);
+        let own = if self.only.is_some() { Done::Flushed } else { own };
         self.tag.map_or(own, Done::Replayed)
     }
 }
@@ -32,6 +32,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub facts: LaneFacts,
+    /// Its mark among the lanes to its peer, in [`Life::on`](crate::life::Life); none if nothing of it lands late.
+    pub mark: u64,
     /// In the order of posting.
     pieces: Vec<Piece>,
     /// Where the oldest one that is under way is among them: those before it are executed.
@@ -68,9 +70,10 @@ pub(crate) struct Rest {
 
 impl Lane {
     /// On which nothing was posted yet.
-    pub const fn new(facts: LaneFacts) -> Self {
+    pub const fn new(facts: LaneFacts, mark: u64) -> Self {
         Self {
             facts,
+            mark: if facts.lands_late { mark } else { 0 },
             pieces: Vec::new(),
             oldest: 0,
             first: 0,
@@ -171,8 +174,8 @@ impl Lane {
         (self.pieces.len() > self.oldest).then(|| self.executed() + progress as u64)
     }
 
-    /// The oldest pieces are executed.
-    pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) {
+    /// The oldest pieces are executed. Answers with its mark.
+    pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) -> u64 {
         let all = self.pieces.len();
         let end = usize::try_from(count).map_or(all, |count| all.min(self.oldest.saturating_add(count)));
         let (mut of, mut many) = (TransferId::ENDED, 0);
@@ -197,6 +200,7 @@ impl Lane {
         done.extend((many > 0).then_some(Done::Pieces(of, many)));
         self.oldest = end;
         self.skip();
+        self.mark
     }
 
     #[inline]

@@ -94,6 +94,10 @@ pub(crate) struct Life {
     pub waiting: u32,
     pub under_way: u32,
     pub written: u32,
+    /// Marks of lanes that have executed pieces of it, which may not be in memory yet.
+    pub on: u64,
+    /// How many of these have to tell that they are; `None`: they were not asked.
+    pub lands: Option<u32>,
     trouble: Option<Box<Trouble>>,
 }
 
@@ -109,18 +113,26 @@ pub(crate) struct Trouble {
     pub unproven: u64,
     /// Where it was written a lane was closed without a proof: what that one had executed may still land.
     pub unsure: bool,
-    /// How many lanes have to tell that what they had executed of it is in memory; `None`: they were not asked.
-    pub lands: Option<u32>,
 }
 
-static NONE: Trouble =
-    Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0, unsure: false, lands: None };
+static NONE: Trouble = Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0, unsure: false };
 
 impl Life {
     /// One of so many pieces, of which so many are under way. The others wait.
     #[inline]
     pub const fn new(work: Work, (peer, age): (PeerId, u64), total: u32, under_way: u32) -> Self {
-        Self { work, peer, age, total, waiting: total - under_way, under_way, written: 0, trouble: None }
+        Self {
+            work,
+            peer,
+            age,
+            total,
+            waiting: total - under_way,
+            under_way,
+            written: 0,
+            on: 0,
+            lands: None,
+            trouble: None,
+        }
     }
 
     /// What is wrong with it.
@@ -155,15 +167,23 @@ impl Life {
     /// Pieces that may still land, as far as is known.
     fn may_land(&self) -> u64 {
         let Trouble { unproven, unsure, .. } = self.trouble();
-        let executed = if *unsure && self.written < self.total { self.written } else { 0 };
+        let executed = if *unsure && !self.is_counted() { self.written } else { 0 };
         unproven + u64::from(executed)
     }
 
-    /// Where in the peer's memory bytes of it may be that are on their way still, though no piece is under way: none of
-    /// it is, or there is no proof anyway, or its receiver waits for immediates that come behind the bytes.
-    pub fn lands_at(&self) -> Option<u64> {
-        let is_part = self.written > 0 && self.written < self.total && self.may_land() == 0;
-        let wrote = is_part && matches!(self.work.op, Op::Write(_));
+    /// True if its receiver learns by immediates that all of it is in memory: they come behind the bytes.
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        let has_imm = matches!(self.work.op, Op::Write(Some(_)));
+        has_imm && self.written == self.total && self.trouble().stopped.is_none()
+    }
+
+    /// Where in the peer's memory bytes of it may be that are on their way still, though no piece is under way. None
+    /// are, or there is no proof anyway, or, where the peer has a `single` lane, they are in front of all that follows.
+    pub fn lands_at(&self, single: bool) -> Option<u64> {
+        let is_ordered = single && self.written == self.total && self.trouble().stopped.is_none();
+        let is_late = self.on != 0 && !is_ordered && !self.is_counted() && self.may_land() == 0;
+        let wrote = is_late && matches!(self.work.op, Op::Write(_));
         let spans = if wrote { self.work.spans.all() } else { &[] };
         spans.iter().find(|span| span.len > 0).map(|span| span.remote)
     }

@@ -134,10 +134,18 @@ impl Route {
         let rails = (facts.local, facts.remote);
         let before = self.closed.iter().position(|closed| *closed == rails);
         before.into_iter().for_each(|at| _ = self.closed.swap_remove(at));
-        self.lanes.all.push((id, Lane::new(facts)));
+        let marks = self.lanes.all.iter().fold(0, |marks, (_, lane)| marks | lane.mark);
+        // More lanes than marks share the last one: both are asked then.
+        let mark = 1 << (!marks).trailing_zeros().min(u64::BITS - 1);
+        self.lanes.all.push((id, Lane::new(facts, mark)));
         self.lanes.compare();
         (self.pathless, self.lost) = (None, false);
         before.is_some()
+    }
+
+    /// There never was more than one lane at a time: what is posted later comes behind all that was posted before.
+    pub const fn is_single(&self) -> bool {
+        self.lanes.all.len() + self.closed.len() <= 1
     }
 
     /// The peer leaves, and its lanes take no more.
@@ -165,6 +173,7 @@ impl Route {
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
         let at = self.lanes.all.iter().position(|(known, _)| *known == id)?;
         let (_, lane) = self.lanes.all.remove(at);
+        self.urgent.retain(|held| held.only != Some(id));
         self.closed.push((lane.facts.local, lane.facts.remote));
         self.lanes.compare();
         Some(lane)

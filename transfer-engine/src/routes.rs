@@ -116,6 +116,13 @@ impl Routes {
         self.at(at).lane(id)
     }
 
+    /// Lanes to a peer with one of these marks, and whether each is being closed; and whether it has a single one.
+    pub fn marked(&mut self, at: u32, marks: u64) -> (Vec<(LaneId, bool)>, bool) {
+        let route = self.at(at);
+        let marked = route.lanes().filter(|(_, lane)| lane.mark & marks != 0);
+        (marked.map(|(id, lane)| (*id, lane.is_closing())).collect(), route.is_single())
+    }
+
     /// A lane is closed.
     pub fn closed(&mut self, id: LaneId) -> Option<(u32, Lane)> {
         let at = self.of_lane.remove(&id)?;

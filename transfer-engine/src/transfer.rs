@@ -152,21 +152,23 @@ impl Transfers {
     pub fn sent(&mut self, id: LaneId, count: u64) {
         let Some(at) = self.routes.of(id) else { return };
         let mut done = std::mem::take(&mut self.done);
-        self.routes.at(at).lane(id).into_iter().for_each(|lane| lane.sent(count, &mut done));
+        let mark = self.routes.at(at).lane(id).map_or(0, |lane| lane.sent(count, &mut done));
         self.routes.make_ready(at);
         for one in done.drain(..) {
-            self.is_done(id, one);
+            self.is_done(id, mark, one);
         }
         self.done = done;
     }
 
     #[inline]
-    fn is_done(&mut self, lane: LaneId, one: Done) {
+    fn is_done(&mut self, lane: LaneId, mark: u64, one: Done) {
         match one {
-            Done::Pieces(id, count) => self.written(id, count),
+            Done::Pieces(id, count) => self.written(id, count, mark),
             Done::Replayed(tag) => self.replayed(tag),
-            Done::Flushed(id) if self.landings.landed(lane, id) => self.landed(id),
-            Done::Flushed(_) => {}
+            Done::Flushed => {
+                let landed = self.landings.answered(&mut self.routes, lane);
+                landed.into_iter().for_each(|id| self.landed(id));
+            }
         }
     }
 
@@ -175,7 +177,7 @@ impl Transfers {
         let Some(at) = self.routes.of(id) else { return };
         let held = self.routes.at(at).lane(id).and_then(|lane| lane.take(number));
         self.routes.make_ready(at);
-        held.into_iter().for_each(|held| self.is_done(id, held.done()));
+        held.into_iter().for_each(|held| self.is_done(id, 0, held.done()));
     }
 
     /// A lane does not work any more.
@@ -194,10 +196,10 @@ impl Transfers {
         let Some((at, lane)) = self.routes.closed(id) else { return };
         self.counts.closed += u64::from(!self.routes.at(at).left);
         self.look_for_lanes(now, at);
-        let peer = lane.facts.peer;
+        let (peer, mark) = (lane.facts.peer, lane.mark);
         let Rest { denied, plan, quiet } = lane.rest(fence);
         if !quiet {
-            self.lives.unsure(peer);
+            self.lives.unsure(peer, mark);
         }
         denied.into_iter().for_each(|held| self.deny(held));
         let Plan { executed, again, replays, in_doubt } = plan;
@@ -348,7 +350,7 @@ impl Transfers {
     /// A piece that was under way is executed.
     fn done(&mut self, held: Held) {
         match held.tag {
-            None => self.written(held.piece.transfer, 1),
+            None => self.written(held.piece.transfer, 1, 0),
             Some(tag) => self.replayed(tag),
         }
     }
@@ -359,8 +361,9 @@ impl Transfers {
     }
 
     /// More pieces are executed.
-    fn written(&mut self, id: TransferId, count: u32) {
+    fn written(&mut self, id: TransferId, count: u32, mark: u64) {
         if let Some(life) = self.lives.get_mut(id) {
+            life.on |= mark;
             (life.under_way, life.written) = (life.under_way - count, life.written + count);
         }
         self.settle(id);
@@ -464,29 +467,26 @@ impl Transfers {
 
     /// One lane fewer may have bytes of a transfer that are not in memory.
     fn landed(&mut self, id: TransferId) {
-        let lands = self.lives.get_mut(id).and_then(|life| life.trouble_mut().lands.as_mut());
-        lands.into_iter().for_each(|lands| *lands -= 1);
+        self.lives.get_mut(id).and_then(|life| life.lands.as_mut()).into_iter().for_each(|lands| *lands -= 1);
         self.settle(id);
     }
 
     /// True while a lane may have bytes of a transfer that are not in memory. All are asked, once.
     #[cold]
     fn is_landing(&mut self, id: TransferId) -> bool {
-        let Some(life) = self.lives.get(id) else { return false };
-        if let Some(lands) = life.trouble().lands {
-            return lands > 0;
+        let Self { lives, routes, landings, .. } = self;
+        let Some(life) = lives.get_mut(id).filter(|_| !Mutant::StoppedUnflushed.on()) else { return false };
+        if life.lands.is_none() {
+            life.lands = Some(landings.begin(routes, id, life));
         }
-        let Some(remote) = life.lands_at().filter(|_| !Mutant::StoppedUnflushed.on()) else { return false };
-        let lands = self.landings.ask(&mut self.routes, life.peer, (id, remote));
-        self.lives.get_mut(id).into_iter().for_each(|life| life.trouble_mut().lands = Some(lands));
-        lands > 0
+        life.lands > Some(0)
     }
 
     /// Ends a transfer of which nothing waits, nothing is under way, and nothing is on its way to memory.
     fn settle(&mut self, id: TransferId) {
-        let Some(Life { waiting, under_way, written, total, .. }) = self.lives.get(id) else { return };
-        let is_over = *waiting == 0 && (*under_way == 0 || Mutant::EndsUnderWay.on());
-        if !is_over || written < total && self.is_landing(id) {
+        let Some(life) = self.lives.get(id) else { return };
+        let is_over = life.waiting == 0 && (life.under_way == 0 || Mutant::EndsUnderWay.on());
+        if !is_over || life.on != 0 && !life.is_counted() && self.is_landing(id) {
             return;
         }
         let Some(life) = self.lives.take(id) else { return };

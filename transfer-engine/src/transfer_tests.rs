@@ -324,14 +324,14 @@ fn a_lane_that_is_lost_with_its_read_is_not_asked_on_another() {
 #[test]
 fn a_read_that_waits_for_room_on_its_lane_holds_up_no_other() {
     let (mut transfers, id) = half_written(2);
-    let other = begin(&mut transfers, 2, None);
+    let other = begin(&mut transfers, 2, Some(8));
     assert_eq!(post(&mut transfers), [(0, 0), (0, 1)]);
     transfers.sent(LaneId(1), 1);
     transfers.cancel(Nanos::ZERO, id, Cancel::Now);
     transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(1));
     transfers.opened(LaneId(2), facts(2));
-    let next = begin(&mut transfers, 1, None);
-    assert_eq!(ops(&mut transfers), [(2, Op::Write(None))], "lane 0 has no room");
+    let next = begin(&mut transfers, 1, Some(9));
+    assert_eq!(ops(&mut transfers), [(2, Op::Write(Some(9)))], "lane 0 has no room");
     transfers.sent(LaneId(0), 1);
     assert_eq!(ops(&mut transfers), [(0, Op::Flush)]);
     outputs(&mut transfers);
@@ -351,4 +351,26 @@ fn what_may_land_through_a_lane_without_a_proof_has_none_later() {
     transfers.closed(Nanos::ZERO, LaneId(1), Fence::Executed(0));
     let result = Err(TransferError::Unproven { peer: PEER, pieces: 2 });
     assert_eq!(outputs(&mut transfers), [Output::Ended(Ended { transfer: id, result, quiesced: None })]);
+}
+
+/// Cause: a message that follows a write over another lane was there before the write's bytes.
+#[test]
+fn a_write_without_an_immediate_ends_once_nothing_that_follows_can_be_there_before_it() {
+    for (lanes, imm, reads) in [(2, None, true), (2, Some(7), false), (1, None, false)] {
+        let mut transfers = Transfers::new(GIVE_UP);
+        let late = LaneFacts { lands_late: true, ..facts(4) };
+        (0..lanes).for_each(|lane| transfers.opened(LaneId(lane), late));
+        let ids = [0, 1].map(|_| begin(&mut transfers, 1, imm));
+        assert_eq!(ops(&mut transfers).len(), 2);
+        transfers.sent(LaneId(0), if lanes == 2 { 1 } else { 2 });
+        transfers.sent(LaneId(1), 1);
+        if reads {
+            assert_eq!(
+                (outputs(&mut transfers), ops(&mut transfers)),
+                (vec![], vec![(0, Op::Flush), (1, Op::Flush)])
+            );
+            (0..2).for_each(|lane| transfers.sent(LaneId(lane), 1));
+        }
+        assert_eq!(outputs(&mut transfers), ids.map(|id| ended(id, Ok(()), 1)));
+    }
 }
