@@ -40,8 +40,15 @@ impl Counts {
     }
 }
 
-/// Proof that no byte of a transfer can land any more and that its source is not read again: every piece was executed,
-/// never posted, or was under way on a lane that was fenced at both ends. Only the end of a transfer makes one.
+/// Proof that the source of a transfer is not read again and that no byte of it can land any more: every piece was
+/// executed, never posted, or was under way on a lane that was fenced at both ends. Only the end of a transfer makes
+/// one.
+///
+/// A NIC acknowledges a write that is on its way to memory, and a READ waits for it there (PCI Express base
+/// specification, 2.4.1, posted requests). So lanes that have executed pieces of a transfer that ends early are read
+/// from first. One that is written as a whole with an immediate is not waited for: its receiver takes the bytes to be
+/// there once its immediates are. One that is written as a whole without an immediate is in memory before anything that
+/// is submitted to the same peer later.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Quiesced {
     transfer: TransferId,

@@ -69,6 +69,14 @@ fn where_the_receivers_nic_is_gone_its_own_count_says_what_arrived() {
     clean(&fault, |verdict| number(verdict, "failovers") > 0);
 }
 
+/// Cause: a cancelled transfer ended with a proof while its receiver's NIC had acknowledged writes that were not in
+/// memory, on a lane that goes on. So did a write without an immediate, and the word that followed it was there first.
+#[test]
+fn what_is_acknowledged_and_lands_late_is_behind_no_proof() {
+    let fault = ["--mode", "cancel", "--duration", "2s", "--inject", "100ms:1.0:placement-delay=40ms"];
+    clean(&fault, |verdict| number(verdict, "cancelled") > 0 && number(verdict, "transfers") > 0);
+}
+
 #[test]
 fn two_processes_go_on_by_the_other_port() {
     let arguments = ["--duration", "2s", "--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"];
