@@ -20,9 +20,9 @@ const WINDOW: u64 = 64 << 20;
 /// What an end of a row saw.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// Bytes of transfers that ended in the measured time.
+    /// Bytes of all transfers.
     pub bytes: u64,
-    /// That time, nanoseconds.
+    /// From the beginning of the first one to the end of the last, nanoseconds.
     pub took_ns: u64,
     /// Pages that held other bytes than were sent.
     pub pages_wrong: u64,
@@ -92,57 +92,23 @@ fn send(options: &Options, end: &mut End, slots: u64) -> Result<Seen> {
     let mut load = Load { options, tell, heard, under_way: 0 };
     let start = end.now();
     (0..slots as usize).try_for_each(|slot| load.begin(end, slot))?;
-    let mut clock = Clock { start, slots, ended: 0, from: None, to: start };
+    let mut transfers = 0;
     let until = start + Nanos::new(options.duration());
     while load.under_way > 0 {
         end.step();
-        let (now, mut count) = (end.now(), 0);
         while let Some(slot) = load.ended()? {
-            count += 1;
-            if now < until {
+            transfers += 1;
+            if end.now() < until {
                 load.begin(end, slot)?;
             }
         }
-        if count > 0 {
-            clock.ended(now, count);
-        }
     }
+    // Of those that are under way at some time in between it is not known how far they are.
+    let took = end.now() - start;
     say(end, FINISH)?;
     let peer = end.peer;
     end.until("the receiver's last word", |end| Ok(end.engine.counter(peer, DONE) > 0))?;
-    let (transfers, took) = clock.measured();
     Ok(Seen { bytes: transfers * bytes, took_ns: took.get(), ..Seen::default() })
-}
-
-/// How many transfers ended in how long. Several may end in one step of the engine.
-struct Clock {
-    start: Nanos,
-    /// Transfers that began together.
-    slots: u64,
-    ended: u64,
-    /// When as many had ended as began together, and how many that were.
-    from: Option<(Nanos, u64)>,
-    to: Nanos,
-}
-
-impl Clock {
-    fn ended(&mut self, now: Nanos, count: u64) {
-        (self.ended, self.to) = (self.ended + count, now);
-        if self.ended >= self.slots {
-            self.from.get_or_insert((now, self.ended));
-        }
-    }
-
-    /// From there to the last end: no start is measured. Where too few went on behind those that began together all of
-    /// it counts.
-    fn measured(&self) -> (u64, Nanos) {
-        match self.from {
-            Some((from, before)) if self.ended >= before + self.slots => {
-                (self.ended - before, self.to - from)
-            }
-            _ => (self.ended, self.to - self.start),
-        }
-    }
 }
 
 fn receive(options: &Options, end: &mut End, slots: u64) -> Result<Seen> {
@@ -170,25 +136,4 @@ fn say(end: &mut End, imm: u32) -> Result<()> {
     let write = Write { peer: end.peer, len: 0, imm: Some(imm), from, to };
     end.engine.submit_write(end.now(), &write, OnDone::None)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Causes: a machine that was too slow for its rails ended all transfers of a row together, and 25,236 GB/s were
-    /// shown; transfers that ended in one step with the first one counted as if they had begun there.
-    #[test]
-    fn transfers_that_end_together_are_no_rate() {
-        let start = Nanos::new(100);
-        let clock = |ends: &[(u64, u64)]| {
-            let mut clock = Clock { start, slots: 2, ended: 0, from: None, to: start };
-            ends.iter().for_each(|(at, count)| clock.ended(Nanos::new(*at), *count));
-            clock.measured()
-        };
-        assert_eq!(clock(&[(1_100, 1), (1_101, 1)]), (2, Nanos::new(1_001)));
-        assert_eq!(clock(&[(1_100, 2), (2_100, 1)]), (3, Nanos::new(2_000)));
-        assert_eq!(clock(&[(1_100, 2), (2_100, 2), (3_100, 2)]), (4, Nanos::new(2_000)));
-        assert_eq!(clock(&[(1_100, 1), (1_101, 1), (2_100, 1), (3_101, 1)]), (2, Nanos::new(2_000)));
-    }
 }
