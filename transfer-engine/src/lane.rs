@@ -33,7 +33,7 @@ impl Held {
 pub(crate) struct Lane {
     pub facts: LaneFacts,
     /// Its mark among the lanes to its peer, in [`Life::on`](crate::life::Life); none if nothing of it lands late.
-    pub mark: u64,
+    pub mark: u32,
     /// In the order of posting.
     pieces: Vec<Piece>,
     /// Where the oldest one that is under way is among them: those before it are executed.
@@ -70,7 +70,7 @@ pub(crate) struct Rest {
 
 impl Lane {
     /// On which nothing was posted yet.
-    pub const fn new(facts: LaneFacts, mark: u64) -> Self {
+    pub const fn new(facts: LaneFacts, mark: u32) -> Self {
         Self {
             facts,
             mark: if facts.lands_late { mark } else { 0 },
@@ -175,7 +175,7 @@ impl Lane {
     }
 
     /// The oldest pieces are executed. Answers with its mark.
-    pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) -> u64 {
+    pub fn sent(&mut self, count: u64, done: &mut Vec<Done>) -> u32 {
         let all = self.pieces.len();
         let end = usize::try_from(count).map_or(all, |count| all.min(self.oldest.saturating_add(count)));
         let (mut of, mut many) = (TransferId::ENDED, 0);

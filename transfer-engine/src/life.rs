@@ -102,9 +102,7 @@ pub(crate) struct Life {
     pub under_way: u32,
     pub written: u32,
     /// Marks of lanes that have executed pieces of it, which may not be in memory yet.
-    pub on: u64,
-    /// How many of these have to tell that they are; `None`: they were not asked.
-    pub lands: Option<u32>,
+    pub on: u32,
     trouble: Option<Box<Trouble>>,
 }
 
@@ -120,9 +118,13 @@ pub(crate) struct Trouble {
     pub unproven: u64,
     /// Where it was written a lane was closed without a proof: what that one had executed may still land.
     pub unsure: bool,
+    /// How many of the lanes that have executed pieces of it have to tell that these are in memory; `None`: they were
+    /// not asked.
+    pub lands: Option<u32>,
 }
 
-static NONE: Trouble = Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0, unsure: false };
+static NONE: Trouble =
+    Trouble { stopped: None, drain_until: None, uncertain: 0, unproven: 0, unsure: false, lands: None };
 
 impl Life {
     /// One of so many pieces, of which so many are under way. The others wait.
@@ -137,7 +139,6 @@ impl Life {
             under_way,
             written: 0,
             on: 0,
-            lands: None,
             trouble: None,
         }
     }
@@ -193,6 +194,11 @@ impl Life {
         let wrote = is_late && matches!(self.work.op, Op::Write(_));
         let spans = if wrote { self.work.spans.all() } else { &[] };
         spans.iter().find(|span| span.len > 0).map(|span| span.remote)
+    }
+
+    /// One of the lanes that were asked has told that what it had executed is in memory.
+    pub fn landed(&mut self) {
+        self.trouble_mut().lands.iter_mut().for_each(|lands| *lands -= 1);
     }
 
     /// True if the rest of it is not sent.

@@ -63,7 +63,7 @@ impl Lives {
     }
 
     /// The lane of this mark to a peer was closed without a proof: what it had executed may still land.
-    pub fn unsure(&mut self, peer: PeerId, mark: u64) {
+    pub fn unsure(&mut self, peer: PeerId, mark: u32) {
         for id in self.which(|life| life.peer == peer && life.on & mark != 0) {
             self.get_mut(id).into_iter().for_each(|life| life.trouble_mut().unsure = true);
         }

@@ -136,7 +136,7 @@ impl Route {
         before.into_iter().for_each(|at| _ = self.closed.swap_remove(at));
         let marks = self.lanes.all.iter().fold(0, |marks, (_, lane)| marks | lane.mark);
         // More lanes than marks share the last one: both are asked then.
-        let mark = 1 << (!marks).trailing_zeros().min(u64::BITS - 1);
+        let mark = 1 << (!marks).trailing_zeros().min(u32::BITS - 1);
         self.lanes.all.push((id, Lane::new(facts, mark)));
         self.lanes.compare();
         (self.pathless, self.lost) = (None, false);

@@ -117,7 +117,7 @@ impl Routes {
     }
 
     /// Lanes to a peer with one of these marks, and whether each is being closed; and whether it has a single one.
-    pub fn marked(&mut self, at: u32, marks: u64) -> (Vec<(LaneId, bool)>, bool) {
+    pub fn marked(&mut self, at: u32, marks: u32) -> (Vec<(LaneId, bool)>, bool) {
         let route = self.at(at);
         let marked = route.lanes().filter(|(_, lane)| lane.mark & marks != 0);
         (marked.map(|(id, lane)| (*id, lane.is_closing())).collect(), route.is_single())

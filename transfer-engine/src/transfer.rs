@@ -161,7 +161,7 @@ impl Transfers {
     }
 
     #[inline]
-    fn is_done(&mut self, lane: LaneId, mark: u64, one: Done) {
+    fn is_done(&mut self, lane: LaneId, mark: u32, one: Done) {
         match one {
             Done::Pieces(id, count) => self.written(id, count, mark),
             Done::Replayed(tag) => self.replayed(tag),
@@ -361,7 +361,7 @@ impl Transfers {
     }
 
     /// More pieces are executed.
-    fn written(&mut self, id: TransferId, count: u32, mark: u64) {
+    fn written(&mut self, id: TransferId, count: u32, mark: u32) {
         if let Some(life) = self.lives.get_mut(id) {
             life.on |= mark;
             (life.under_way, life.written) = (life.under_way - count, life.written + count);
@@ -467,7 +467,7 @@ impl Transfers {
 
     /// One lane fewer may have bytes of a transfer that are not in memory.
     fn landed(&mut self, id: TransferId) {
-        self.lives.get_mut(id).and_then(|life| life.lands.as_mut()).into_iter().for_each(|lands| *lands -= 1);
+        self.lives.get_mut(id).into_iter().for_each(Life::landed);
         self.settle(id);
     }
 
@@ -476,10 +476,10 @@ impl Transfers {
     fn is_landing(&mut self, id: TransferId) -> bool {
         let Self { lives, routes, landings, .. } = self;
         let Some(life) = lives.get_mut(id).filter(|_| !Mutant::StoppedUnflushed.on()) else { return false };
-        if life.lands.is_none() {
-            life.lands = Some(landings.begin(routes, id, life));
+        if life.trouble().lands.is_none() {
+            life.trouble_mut().lands = Some(landings.begin(routes, id, life));
         }
-        life.lands > Some(0)
+        life.trouble().lands > Some(0)
     }
 
     /// Ends a transfer of which nothing waits, nothing is under way, and nothing is on its way to memory.
