@@ -166,10 +166,15 @@ impl Life {
     }
 
     /// How it ends: nothing of it waits, and nothing is under way.
+    #[inline]
     pub fn end(&self, transfer: TransferId) -> Ended {
-        let is_quiet = self.may_land() == 0 || Mutant::UnprovenIsProof.on();
-        let quiesced = is_quiet.then_some(Quiesced { transfer, written: self.written.into() });
-        Ended { transfer, result: self.result(), quiesced }
+        let quiesced = Some(Quiesced { transfer, written: self.written.into() });
+        if self.trouble.is_none() && self.written == self.total {
+            return Ended { transfer, result: Ok(()), quiesced };
+        }
+        let may_land = self.may_land();
+        let is_quiet = may_land == 0 || Mutant::UnprovenIsProof.on();
+        Ended { transfer, result: self.result(may_land), quiesced: quiesced.filter(|_| is_quiet) }
     }
 
     /// Pieces that may still land, as far as is known.
@@ -207,11 +212,12 @@ impl Life {
         stopped.is_some() || uncertain + unproven > 0
     }
 
-    fn result(&self) -> Result<(), TransferError> {
+    #[cold]
+    fn result(&self, may_land: u64) -> Result<(), TransferError> {
         let (peer, of, written) = (self.peer, self.total.into(), self.written.into());
-        let (Trouble { stopped, uncertain, .. }, unproven) = (self.trouble(), self.may_land());
+        let Trouble { stopped, uncertain, .. } = self.trouble();
         match stopped {
-            _ if unproven > 0 => Err(TransferError::Unproven { peer, pieces: unproven }),
+            _ if may_land > 0 => Err(TransferError::Unproven { peer, pieces: may_land }),
             _ if self.written == self.total => Ok(()),
             _ if *uncertain > 0 => Err(TransferError::Uncertain { peer, pieces: *uncertain }),
             Some(TransferError::PeerLost { waited_ns, .. }) => {

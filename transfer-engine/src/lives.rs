@@ -40,11 +40,13 @@ impl Lives {
     }
 
     /// Takes one out that ends. Its number is let go once that was told.
+    #[inline]
     pub fn take(&mut self, id: TransferId) -> Option<Life> {
         self.all.take(id.0)
     }
 
     /// The end of one was told.
+    #[inline]
     pub fn let_go(&mut self, id: TransferId) {
         self.all.let_go(id.0);
     }

@@ -160,7 +160,7 @@ impl Transfers {
         self.done = done;
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_done(&mut self, lane: LaneId, mark: u32, one: Done) {
         match one {
             Done::Pieces(id, count) => self.written(id, count, mark),
