@@ -1,29 +1,28 @@
 //! Bytes that a lane has executed and that may be on their way in the receiver's NIC still. Pure.
 //!
 //! A lane has none of a region any more once it has answered a READ of that region ([`Op::Flush`](crate::piece::Op)),
-//! which waits in that NIC for what came before it, or once it is fenced at both ends. A lane is asked one thing at a
-//! time: transfers that end meanwhile share the next READ.
+//! which waits in that NIC for what came before it, or once it is fenced at both ends. Transfers that end while a lane is
+//! asked share the next READ of their region.
 
 use crate::ids::{LaneId, TransferId};
 use crate::life::Life;
 use crate::piece::Held;
 use crate::routes::Routes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Transfers that wait for the same READ.
+/// Transfers that wait for the same READ, which was not posted yet.
 #[derive(Debug)]
 struct Group {
-    keys: Arc<[u32]>,
     flush: Held,
     all: Vec<TransferId>,
 }
 
-/// What a lane is asked, and what it is asked after that.
+/// What a lane is asked, in this order, and what it is asked after that, by the keys of the region.
 #[derive(Debug, Default)]
 struct Asked {
-    now: Vec<TransferId>,
-    next: Vec<Group>,
+    now: VecDeque<Vec<TransferId>>,
+    next: BTreeMap<Arc<[u32]>, Group>,
 }
 
 /// Which transfers wait for which lanes.
@@ -33,46 +32,45 @@ pub(crate) struct Landings(BTreeMap<LaneId, Asked>);
 impl Landings {
     /// A transfer of which nothing is under way waits for lanes that have executed some of it: for how many.
     pub fn begin(&mut self, routes: &mut Routes, transfer: TransferId, life: &Life) -> u32 {
+        let Some(at) = life.lands_at() else { return 0 };
         let route = routes.to(life.peer);
-        let (lanes, single) = routes.marked(route, life.on);
-        let Some(at) = life.lands_at(single) else { return 0 };
+        let lanes = routes.marked(route, life.on);
         for (lane, is_closing) in &lanes {
-            let flush = self.wait(*lane, (transfer, at), &life.work.remote_keys);
-            // A fence is an answer as well.
-            let flush = flush.filter(|_| !is_closing);
-            flush.into_iter().for_each(|held| routes.wait_first(route, held));
+            for held in self.wait(*lane, (transfer, at), &life.work.remote_keys) {
+                // A fence is an answer as well.
+                if !is_closing {
+                    routes.wait_first(route, held);
+                }
+            }
         }
         lanes.len() as u32
     }
 
-    /// A lane has answered: who waits for it no more. It is asked what is next.
+    /// A lane has answered the oldest READ: who waits for it no more. It is asked what is next.
     pub fn answered(&mut self, routes: &mut Routes, lane: LaneId) -> Vec<TransferId> {
         let (done, next) = self.answer(lane);
-        if let (Some(held), Some(route)) = (next, routes.of(lane)) {
-            routes.wait_first(route, held);
+        for held in next.into_iter().rev() {
+            if let Some(route) = routes.of(lane) {
+                routes.wait_first(route, held);
+            }
         }
         done
     }
 
     /// A transfer with a byte at this place waits for a lane: what is to be posted, if that is asked nothing yet.
-    fn wait(&mut self, lane: LaneId, (transfer, at): (TransferId, u64), keys: &Arc<[u32]>) -> Option<Held> {
+    fn wait(&mut self, lane: LaneId, (transfer, at): (TransferId, u64), keys: &Arc<[u32]>) -> Vec<Held> {
         let asked = self.0.entry(lane).or_default();
-        match asked.next.iter_mut().find(|group| Arc::ptr_eq(&group.keys, keys)) {
-            Some(group) => group.all.push(transfer),
-            None => {
-                let flush = Held::of_flush(transfer, lane, at);
-                asked.next.push(Group { keys: keys.clone(), flush, all: vec![transfer] });
-            }
-        }
+        let first = || Group { flush: Held::of_flush(transfer, lane, at), all: Vec::new() };
+        asked.next.entry(keys.clone()).or_insert_with(first).all.push(transfer);
         asked.ask()
     }
 
-    /// A lane has answered: who waits for it no more, and what is to be posted next.
-    fn answer(&mut self, lane: LaneId) -> (Vec<TransferId>, Option<Held>) {
-        let Some(asked) = self.0.get_mut(&lane) else { return (Vec::new(), None) };
-        let done = std::mem::take(&mut asked.now);
+    /// A lane has answered: who waits for it no more, and what is to be posted next, in order.
+    fn answer(&mut self, lane: LaneId) -> (Vec<TransferId>, Vec<Held>) {
+        let Some(asked) = self.0.get_mut(&lane) else { return (Vec::new(), Vec::new()) };
+        let done = asked.now.pop_front().unwrap_or_default();
         let next = asked.ask();
-        if next.is_none() {
+        if asked.now.is_empty() {
             self.0.remove(&lane);
         }
         (done, next)
@@ -81,19 +79,20 @@ impl Landings {
     /// A lane is closed: who waits for it no more.
     pub fn closed(&mut self, lane: LaneId) -> Vec<TransferId> {
         let Asked { now, next } = self.0.remove(&lane).unwrap_or_default();
-        now.into_iter().chain(next.into_iter().flat_map(|group| group.all)).collect()
+        now.into_iter().chain(next.into_values().map(|group| group.all)).flatten().collect()
     }
 }
 
 impl Asked {
-    /// The next READ, if none is on its way.
-    fn ask(&mut self) -> Option<Held> {
-        if !self.now.is_empty() || self.next.is_empty() {
-            return None;
+    /// The next READs, one a region, if none is on its way.
+    fn ask(&mut self) -> Vec<Held> {
+        if !self.now.is_empty() {
+            return Vec::new();
         }
-        let Group { flush, all, .. } = self.next.remove(0);
+        let next = std::mem::take(&mut self.next).into_values();
+        let (flushes, all): (Vec<_>, VecDeque<_>) = next.map(|group| (group.flush, group.all)).unzip();
         self.now = all;
-        Some(flush)
+        flushes
     }
 }
 
@@ -103,31 +102,31 @@ mod tests {
 
     const LANE: LaneId = LaneId(3);
 
+    /// Cause of one READ a region: a region that is imported twice has the same keys twice, and each took its turn.
     #[test]
     fn transfers_that_end_while_a_lane_is_asked_share_the_next_read_of_their_region() {
-        let (mut landings, keys) = (Landings::default(), [Arc::<[u32]>::from([1]), Arc::from([1])]);
-        let mut wait = |id, region: usize| {
-            landings
-                .wait(LANE, (TransferId(id), 8 * id), &keys[region])
-                .map(|held| (held.piece.transfer.0, held.piece.remote))
-        };
-        assert_eq!((wait(0, 0), wait(1, 0), wait(2, 1), wait(3, 0)), (Some((0, 0)), None, None, None));
+        let keys = [1, 1, 2].map(|key| Arc::<[u32]>::from([key]));
+        let mut landings = Landings::default();
+        let places = |all: Vec<Held>| all.into_iter().map(|held| held.piece.remote).collect::<Vec<_>>();
+        let mut wait =
+            |id, region: usize| places(landings.wait(LANE, (TransferId(id), 8 * id), &keys[region]));
+        assert_eq!([wait(5, 0), wait(1, 0), wait(2, 2), wait(3, 1)], [vec![40], vec![], vec![], vec![]]);
         let mut answered = || {
             let (done, next) = landings.answer(LANE);
-            (done.into_iter().map(|id| id.0).collect::<Vec<_>>(), next.map(|held| held.piece.remote))
+            (done.into_iter().map(|id| id.0).collect::<Vec<_>>(), places(next))
         };
-        assert_eq!(answered(), (vec![0], Some(8)), "in the order in which they came");
-        assert_eq!((answered(), answered()), ((vec![1, 3], Some(16)), (vec![2], None)));
-        assert_eq!(answered(), (vec![], None));
+        assert_eq!(answered(), (vec![5], vec![8, 16]), "one a region, at once");
+        assert_eq!((answered(), answered()), ((vec![1, 3], vec![]), (vec![2], vec![])));
+        assert_eq!(answered(), (vec![], vec![]));
     }
 
     #[test]
     fn a_lane_that_is_closed_has_answered_all() {
-        let (mut landings, keys) = (Landings::default(), Arc::<[u32]>::from([1]));
+        let mut landings = Landings::default();
         for id in 0..3 {
-            landings.wait(LANE, (TransferId(id), 0), &keys);
+            landings.wait(LANE, (TransferId(id), 0), &Arc::from([id as u32 % 2]));
         }
-        assert_eq!(landings.closed(LANE), [0, 1, 2].map(TransferId));
+        assert_eq!(landings.closed(LANE), [0, 2, 1].map(TransferId));
         assert_eq!((landings.closed(LANE), landings.answer(LANE).0), (vec![], vec![]));
     }
 }

@@ -209,6 +209,12 @@ impl Lane {
         self.bytes -= u64::from(piece.len);
     }
 
+    /// True if the piece of a number is a READ.
+    fn reads(&self, number: u64) -> bool {
+        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.pieces.get(at)).is_some_and(|piece| matches!(piece.op, Op::Read | Op::Flush))
+    }
+
     /// Passes over the oldest pieces that were executed before.
     fn skip(&mut self) {
         while !self.early.is_empty() && self.early.remove(&self.executed()) {
@@ -236,9 +242,11 @@ impl Lane {
 
     /// What becomes of its pieces after this fence.
     pub fn rest(mut self, fence: Fence) -> Rest {
-        // A truth that fails its cross-check is no truth. Nothing that was refused or is behind it was executed.
+        // A truth that fails its cross-check is no truth. No write that was refused was executed, and nothing behind it. A
+        // READ counts as executed before it is answered, and what is behind it may be executed before it is refused.
         let posted = self.next();
-        let known = self.executed()..=self.denied.unwrap_or(posted).min(posted);
+        let denied = self.denied.filter(|number| !self.reads(*number)).unwrap_or(posted);
+        let known = self.executed()..=denied.min(posted);
         let fence = match fence {
             Fence::Executed(count) if !known.contains(&count) => Fence::NoTruth,
             fence => fence,
@@ -249,11 +257,14 @@ impl Lane {
         let Self { pieces, oldest, early, mut odd, .. } = self;
         let out =
             (first..).zip(pieces.into_iter().skip(oldest)).filter(|(number, _)| !early.contains(number));
-        let held = |(number, piece)| odd.remove(&number).unwrap_or(Held::of_transfer(piece));
-        let mut under_way: VecDeque<_> = out.map(held).collect();
+        let held = |(number, piece)| (number, odd.remove(&number).unwrap_or(Held::of_transfer(piece)));
+        let out: Vec<(u64, Held)> = out.map(held).collect();
+        let end = if let Fence::Executed(count) = fence { count } else { posted };
+        let (under_way, rest): (Vec<_>, Vec<_>) = out.into_iter().partition(|(number, _)| *number < end);
+        let [under_way, rest] =
+            [under_way, rest].map(|all| all.into_iter().map(|(_, held)| held).collect::<VecDeque<_>>());
         let plan = match fence {
-            Fence::Executed(count) => {
-                let rest = under_way.split_off(count.saturating_sub(first) as usize);
+            Fence::Executed(_) => {
                 // Of a read the peer's count says that it was answered, and not that the answer came.
                 let (mut again, mut executed) = split(under_way, |op| op == Op::Read);
                 again.extend(rest);

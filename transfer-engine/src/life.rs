@@ -45,10 +45,8 @@ impl Counts {
 /// one.
 ///
 /// A NIC acknowledges a write that is on its way to memory, and a READ waits for it there (PCI Express base
-/// specification, 2.4.1, posted requests). So lanes that have executed pieces of a transfer that ends early are read
-/// from first. One that is written as a whole with an immediate is not waited for: its receiver takes the bytes to be
-/// there once its immediates are. One that is written as a whole without an immediate is in memory before anything that
-/// is submitted to the same peer later.
+/// specification, 2.4.1, posted requests). So lanes that have executed pieces of it are read from first. One that is
+/// written as a whole with an immediate is not waited for: its receiver knows by its immediates that the bytes are there.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Quiesced {
     transfer: TransferId,
@@ -192,10 +190,9 @@ impl Life {
     }
 
     /// Where in the peer's memory bytes of it may be that are on their way still, though no piece is under way. None
-    /// are, or there is no proof anyway, or, where the peer has a `single` lane, they are in front of all that follows.
-    pub fn lands_at(&self, single: bool) -> Option<u64> {
-        let is_ordered = single && self.written == self.total && self.trouble().stopped.is_none();
-        let is_late = self.on != 0 && !is_ordered && !self.is_counted() && self.may_land() == 0;
+    /// are, or there is no proof anyway.
+    pub fn lands_at(&self) -> Option<u64> {
+        let is_late = self.on != 0 && !self.is_counted() && self.may_land() == 0;
         let wrote = is_late && matches!(self.work.op, Op::Write(_));
         let spans = if wrote { self.work.spans.all() } else { &[] };
         spans.iter().find(|span| span.len > 0).map(|span| span.remote)

@@ -143,11 +143,6 @@ impl Route {
         before.is_some()
     }
 
-    /// There never was more than one lane at a time: what is posted later comes behind all that was posted before.
-    pub const fn is_single(&self) -> bool {
-        self.lanes.all.len() + self.closed.len() <= 1
-    }
-
     /// The peer leaves, and its lanes take no more.
     pub fn leave(&mut self) {
         self.left = true;

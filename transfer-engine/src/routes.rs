@@ -116,11 +116,11 @@ impl Routes {
         self.at(at).lane(id)
     }
 
-    /// Lanes to a peer with one of these marks, and whether each is being closed; and whether it has a single one.
-    pub fn marked(&mut self, at: u32, marks: u32) -> (Vec<(LaneId, bool)>, bool) {
-        let route = self.at(at);
-        let marked = route.lanes().filter(|(_, lane)| lane.mark & marks != 0);
-        (marked.map(|(id, lane)| (*id, lane.is_closing())).collect(), route.is_single())
+    /// Lanes with one of these marks, and whether each is being closed.
+    pub fn marked(&self, at: u32, marks: u32) -> Vec<(LaneId, bool)> {
+        let lanes = self.all.get(at as usize).into_iter().flat_map(Route::lanes);
+        let marked = lanes.filter(|(_, lane)| lane.mark & marks != 0);
+        marked.map(|(id, lane)| (*id, lane.is_closing())).collect()
     }
 
     /// A lane is closed.

@@ -355,22 +355,39 @@ fn what_may_land_through_a_lane_without_a_proof_has_none_later() {
 
 /// Cause: a message that follows a write over another lane was there before the write's bytes.
 #[test]
-fn a_write_without_an_immediate_ends_once_nothing_that_follows_can_be_there_before_it() {
-    for (lanes, imm, reads) in [(2, None, true), (2, Some(7), false), (1, None, false)] {
+fn a_write_without_an_immediate_ends_once_its_bytes_are_there() {
+    for (imm, reads) in [(None, true), (Some(7), false)] {
         let mut transfers = Transfers::new(GIVE_UP);
         let late = LaneFacts { lands_late: true, ..facts(4) };
-        (0..lanes).for_each(|lane| transfers.opened(LaneId(lane), late));
+        [0, 1].into_iter().for_each(|lane| transfers.opened(LaneId(lane), late));
         let ids = [0, 1].map(|_| begin(&mut transfers, 1, imm));
         assert_eq!(ops(&mut transfers).len(), 2);
-        transfers.sent(LaneId(0), if lanes == 2 { 1 } else { 2 });
-        transfers.sent(LaneId(1), 1);
+        [0, 1].into_iter().for_each(|lane| transfers.sent(LaneId(lane), 1));
         if reads {
-            assert_eq!(
-                (outputs(&mut transfers), ops(&mut transfers)),
-                (vec![], vec![(0, Op::Flush), (1, Op::Flush)])
-            );
-            (0..2).for_each(|lane| transfers.sent(LaneId(lane), 1));
+            assert_eq!(outputs(&mut transfers), []);
+            assert_eq!(ops(&mut transfers), [(0, Op::Flush), (1, Op::Flush)]);
+            [0, 1].into_iter().for_each(|lane| transfers.sent(LaneId(lane), 1));
         }
         assert_eq!(outputs(&mut transfers), ids.map(|id| ended(id, Ok(()), 1)));
+    }
+}
+
+/// Cause: a READ whose key was taken back was refused when writes behind it had been executed, and their count was no
+/// truth: they ended uncertain.
+#[test]
+fn what_is_behind_a_read_that_is_refused_is_what_the_receiver_says() {
+    for (op, count, again) in [(Op::Read, 3, vec![]), (Op::Read, 1, vec![(1, 0), (1, 1)])] {
+        let mut transfers = transfers(&[0], 9);
+        let (read, write) = (begin_as(&mut transfers, 1, op), begin(&mut transfers, 2, Some(7)));
+        post(&mut transfers);
+        transfers.denied(Nanos::ZERO, LaneId(0), 0);
+        transfers.closed(Nanos::ZERO, LaneId(0), Fence::Executed(count));
+        transfers.opened(LaneId(1), facts(9));
+        assert_eq!(post(&mut transfers), again);
+        transfers.sent(LaneId(1), again.len() as u64);
+        let denied = TransferError::Denied { peer: PEER, written: 0, of: 1 };
+        let mut ends = outputs(&mut transfers);
+        ends.retain(|output| matches!(output, Output::Ended(_)));
+        assert_eq!(ends, [ended(read, Err(denied), 0), ended(write, Ok(()), 2)]);
     }
 }

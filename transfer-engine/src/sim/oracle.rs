@@ -65,11 +65,6 @@ struct Case {
 }
 
 impl Case {
-    /// No immediate tells of it, and all of it is in memory once it has ended.
-    const fn is_bare(&self, late: bool) -> bool {
-        self.imm.is_none() && (self.pulled || !late)
-    }
-
     /// Whose engine moves it.
     const fn owner(&self) -> usize {
         if self.pulled { self.to as usize } else { self.from as usize }
@@ -97,8 +92,6 @@ struct Run {
     told: Arc<Mutex<Told>>,
     regions: Vec<(Mr, MrDesc)>,
     wrong: Vec<String>,
-    /// Writes without immediates that have ended may not be in memory yet: what is sent after them is behind them.
-    late: bool,
 }
 
 /// What a byte of a transfer is.
@@ -163,7 +156,6 @@ impl Run {
             unproven: if rng.one_in(8) { 6 } else { 0 },
             faults: (0..number).map(|_| Fault::random(rng, nodes, rails, 3_000_000)).collect(),
         };
-        let late = config.late && !config.unordered && rails == 1;
         let (sim, domains) = Sim::new(config);
         let give_up = Nanos::micros(rng.between(2_000, 60_000));
         let policy = Policy { piece_min: 256, give_up, ..Policy::of_rails(rails) };
@@ -187,7 +179,6 @@ impl Run {
             told: Arc::default(),
             regions: (0..nodes).map(region).collect(),
             wrong: Vec::new(),
-            late,
         }
     }
 
@@ -305,13 +296,12 @@ impl Run {
         }
         for (number, ended) in told.ended {
             let case = &self.cases[number];
-            let (from, to) = (case.from, case.to);
-            let is_there = case.is_bare(self.late);
+            let (from, to, bare) = (case.from, case.to, case.imm.is_none());
             if ended.quiesced.is_some() {
                 self.mark(from, number as u64 * SLOT, REUSED);
             }
             match (&ended.result, &ended.quiesced) {
-                (Ok(()), _) if is_there => {
+                (Ok(()), _) if bare => {
                     self.look(number, "when it had ended");
                     self.mark(to, self.target(number), READ);
                 }
@@ -370,7 +360,7 @@ impl Run {
         let case = &self.cases[number];
         let [ended] = &case.ended[..] else { return };
         let was_read = case.reached.iter().any(|(result, _)| result.is_ok())
-            || (case.is_bare(self.late) && ended.result.is_ok());
+            || (case.imm.is_none() && ended.result.is_ok());
         let mark = match () {
             () if case.revoked => REVOKED,
             () if was_read => READ,
