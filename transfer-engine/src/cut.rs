@@ -1,10 +1,12 @@
 //! What a call posts: checked against its regions, and cut into pieces. Pure.
 
-use crate::call::{Paged, Policy, Read, Share, Write};
+use crate::call::{Barrier, Paged, Policy, Read, Share, Write};
 use crate::error::TransferError;
-use crate::piece::{Span, Spans};
+use crate::ids::PeerId;
+use crate::piece::{Op, Span, Spans, Work};
 use crate::region::{Mr, MrDesc};
 use crate::shard::{PIECE_MAX, pieces, same_number};
+use std::collections::BTreeSet;
 
 /// Most pages of a call: they are counted in 32 bits.
 const COUNT_MAX: usize = u32::MAX as usize;
@@ -84,6 +86,46 @@ impl Cut<'_> {
         self.check_keys(source, target)?;
         let (local, remote) = (source.part("source", 0, 0)?, target.writable("target", 0, 0)?);
         Ok(Spans::One(Span { local, remote, len: 0 }))
+    }
+
+    /// The words of a barrier, of which none may be expected already.
+    pub fn barrier(
+        self,
+        barrier: &Barrier<'_>,
+        is_expected: impl Fn(PeerId) -> bool,
+    ) -> Result<Vec<(PeerId, Work)>, TransferError> {
+        let Barrier { imm, from, others, .. } = *barrier;
+        let refused = |met: String| {
+            let (what, want) = ("the others of a barrier", "one or more, each once, none awaited already");
+            Err(TransferError::Refused { what, want, met })
+        };
+        let mut seen = BTreeSet::new();
+        for (peer, _) in others {
+            if !seen.insert(*peer) {
+                return refused(format!("peer {peer} twice"));
+            }
+            if is_expected(*peer) {
+                return refused(format!("peer {peer}, whose {imm:#x} is expected already"));
+            }
+        }
+        if others.is_empty() {
+            return refused("none".to_owned());
+        }
+        let one = |(peer, target): &(PeerId, &MrDesc)| {
+            Ok((*peer, Work::new(Op::Write(Some(imm)), from, target, self.bare(from, target)?)))
+        };
+        others.iter().map(one).collect()
+    }
+
+    /// What brings what was written to a region into its memory.
+    pub fn flush(self, target: &MrDesc) -> Result<Work, TransferError> {
+        let remote = target.writable("what is flushed", 0, 1)?;
+        let fewest = target.keys().len();
+        if fewest >= self.0.rails as usize {
+            Ok(Work::of_flush(target, remote))
+        } else {
+            Err(few_keys(fewest, self.0.rails))
+        }
     }
 
     /// The pieces of so many bytes that lie there.

@@ -18,7 +18,7 @@ use crate::told::{AllTold, Reached, Told, caught};
 use crate::transfer::{Cancel, Counts, Ended, Output, Transfers};
 use crate::watch::{OnChange, ReadWord, Watchers};
 use shunt_recovery::nanos::Nanos;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// Moves memory to peers over the rails of a domain. One thread owns it, gives it work, and steps it.
@@ -174,28 +174,8 @@ impl<D: Domain> Engine<D> {
         barrier: &Barrier<'_>,
         done: OnMet,
     ) -> Result<JoinId, TransferError> {
-        let Barrier { imm, from: source, others, until } = *barrier;
-        let refused = |met: String| {
-            let (what, want) = ("the others of a barrier", "one or more, each once, none awaited already");
-            Err(TransferError::Refused { what, want, met })
-        };
-        let mut seen = BTreeSet::new();
-        for (peer, _) in others {
-            if !seen.insert(*peer) {
-                return refused(format!("peer {peer} twice"));
-            }
-            if self.counters.is_open(*peer, imm) {
-                return refused(format!("peer {peer}, whose {imm:#x} is expected already"));
-            }
-        }
-        if others.is_empty() {
-            return refused("none".to_owned());
-        }
-        let one = |(peer, target): &(PeerId, &MrDesc)| {
-            let spans = self.cut().bare(source, target)?;
-            Ok((*peer, Work::new(Op::Write(Some(imm)), source, target, spans)))
-        };
-        let all = others.iter().map(one).collect::<Result<Vec<_>, TransferError>>()?;
+        let Barrier { imm, until, .. } = *barrier;
+        let all = self.cut().barrier(barrier, |peer| self.counters.is_open(peer, imm))?;
         let join = self.barriers.begin(2 * all.len(), done);
         for (at, (peer, work)) in all.into_iter().enumerate() {
             // What did not come is told before what became of the word to its peer.
@@ -208,6 +188,22 @@ impl<D: Domain> Engine<D> {
 
     const fn cut(&self) -> Cut<'_> {
         Cut(&self.policy)
+    }
+
+    /// Begins to bring into a peer's memory what was written there by transfers that have ended, before any of it is
+    /// used or told of by another way. A write without an immediate is there once it has ended, and needs none.
+    ///
+    /// # Errors
+    /// The region is not for peers to write. Nothing was posted.
+    pub fn submit_flush(
+        &mut self,
+        peer: PeerId,
+        to: &MrDesc,
+        done: OnDone,
+    ) -> Result<TransferId, TransferError> {
+        let id = self.transfers.flush(peer, self.cut().flush(to)?);
+        self.on_done.put(id, Told::Caller(done));
+        Ok(id)
     }
 
     /// Begins to send a message, whose bytes are copied. A peer gets the messages of an engine in order, each once. It

@@ -1,8 +1,8 @@
 //! Bytes that a lane has executed and that may be on their way in the receiver's NIC still. Pure.
 //!
 //! A lane has none of a region any more once it has answered a READ of that region ([`Op::Flush`](crate::piece::Op)),
-//! which waits in that NIC for what came before it, or once it is fenced at both ends. Transfers that end while a lane is
-//! asked share the next READ of their region.
+//! which waits in that NIC for what came before it, or once it is fenced at both ends. Transfers that end while a lane
+//! is asked share the next READ of their region.
 
 use crate::ids::{LaneId, TransferId};
 use crate::life::Life;

@@ -242,8 +242,9 @@ impl Lane {
 
     /// What becomes of its pieces after this fence.
     pub fn rest(mut self, fence: Fence) -> Rest {
-        // A truth that fails its cross-check is no truth. No write that was refused was executed, and nothing behind it. A
-        // READ counts as executed before it is answered, and what is behind it may be executed before it is refused.
+        // A truth that fails its cross-check is no truth. No write that was refused was executed, and nothing behind
+        // it. A READ counts as executed before it is answered, and what is behind it may be executed before it is
+        // refused.
         let posted = self.next();
         let denied = self.denied.filter(|number| !self.reads(*number)).unwrap_or(posted);
         let known = self.executed()..=denied.min(posted);

@@ -46,7 +46,8 @@ impl Counts {
 ///
 /// A NIC acknowledges a write that is on its way to memory, and a READ waits for it there (PCI Express base
 /// specification, 2.4.1, posted requests). So lanes that have executed pieces of it are read from first. One that is
-/// written as a whole with an immediate is not waited for: its receiver knows by its immediates that the bytes are there.
+/// written as a whole with an immediate is not waited for: its receiver knows by its immediates that the bytes are
+/// there, and [`Engine::submit_flush`](crate::engine::Engine::submit_flush) that they are wherever they are.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Quiesced {
     transfer: TransferId,
@@ -178,7 +179,8 @@ impl Life {
     /// Pieces that may still land, as far as is known.
     fn may_land(&self) -> u64 {
         let Trouble { unproven, unsure, .. } = self.trouble();
-        let executed = if *unsure && !self.is_counted() { self.written } else { 0 };
+        // What flushes lanes wrote nothing, and is of no use without those.
+        let executed = if *unsure && !self.is_counted() { self.written.max(1) } else { 0 };
         unproven + u64::from(executed)
     }
 
@@ -201,6 +203,21 @@ impl Life {
     /// One of the lanes that were asked has told that what it had executed is in memory.
     pub fn landed(&mut self) {
         self.trouble_mut().lands.iter_mut().for_each(|lands| *lands -= 1);
+    }
+
+    /// Of so many pieces that were under way it is not known whether they were executed (`quiet`), or whether they will
+    /// be.
+    pub fn gives_up(&mut self, pieces: u32, quiet: bool) {
+        self.under_way -= pieces;
+        let Trouble { uncertain, unproven, .. } = self.trouble_mut();
+        *(if quiet { uncertain } else { unproven }) += u64::from(pieces);
+    }
+
+    /// A piece that was under way was not executed. True if it waits again: the rest of it is sent.
+    pub fn is_again(&mut self) -> bool {
+        let goes_on = !self.is_stopped();
+        (self.under_way, self.waiting) = (self.under_way - 1, self.waiting + u32::from(goes_on));
+        goes_on
     }
 
     /// True if the rest of it is not sent.

@@ -27,6 +27,16 @@ impl Lives {
         TransferId(self.all.put(Life::new(work, (peer, self.count), pieces as u32, under_way)))
     }
 
+    /// What flushes all lanes to a peer; where one of them was closed without a `proof`, of no use.
+    pub fn put_flush(&mut self, peer: PeerId, work: Work, unproven: bool) -> TransferId {
+        let id = self.put(peer, work, 0, 0);
+        if let Some(life) = self.get_mut(id) {
+            life.on = u32::MAX;
+            life.trouble_mut().unsure = unproven;
+        }
+        id
+    }
+
     /// That of a number.
     #[inline]
     pub fn get(&self, id: TransferId) -> Option<&Life> {

@@ -77,6 +77,12 @@ impl Work {
         Self { op, local_keys: local.keys().clone(), remote_keys: remote.keys().clone(), spans }
     }
 
+    /// That of what flushes lanes, in a peer's region, where this byte is.
+    pub fn of_flush(to: &MrDesc, remote: u64) -> Self {
+        let spans = Spans::One(Span { local: 0, remote, len: 1 });
+        Self { op: Op::Write(None), local_keys: Arc::default(), remote_keys: to.keys().clone(), spans }
+    }
+
     /// That of a message.
     pub fn of_message() -> Self {
         Self {

@@ -52,6 +52,8 @@ pub(crate) struct Route {
     pub lost: bool,
     /// The peer has left for good.
     pub left: bool,
+    /// A lane was closed without a proof: what it had executed may land at any time.
+    pub unproven: bool,
     /// It stands among those for which a piece may be posted.
     pub ready: bool,
 }
@@ -70,6 +72,7 @@ impl Route {
             pathless: None,
             lost: false,
             left: false,
+            unproven: false,
             ready: false,
         }
     }

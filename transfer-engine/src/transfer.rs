@@ -97,6 +97,14 @@ impl Transfers {
         id
     }
 
+    /// Begins to bring into a peer's memory what was written there by transfers that have ended.
+    pub(crate) fn flush(&mut self, peer: PeerId, work: Work) -> TransferId {
+        let at = self.routes.to(peer);
+        let id = self.lives.put_flush(peer, work, self.routes.at(at).unproven);
+        self.settle(id);
+        id
+    }
+
     /// There is something to look at from now on.
     #[inline]
     fn suspect_from(&mut self, now: Nanos) {
@@ -200,6 +208,7 @@ impl Transfers {
         let Rest { denied, plan, quiet } = lane.rest(fence);
         if !quiet {
             self.lives.unsure(peer, mark);
+            self.routes.at(at).unproven = true;
         }
         denied.into_iter().for_each(|held| self.deny(held));
         let Plan { executed, again, replays, in_doubt } = plan;
@@ -379,11 +388,7 @@ impl Transfers {
             }
             let id = held.piece.transfer;
             let life = self.lives.get_mut(id).filter(|_| held.tag.is_none());
-            let goes_on = life.map(|life| {
-                life.under_way -= 1;
-                life.waiting += u32::from(!life.is_stopped());
-                !life.is_stopped()
-            });
+            let goes_on = life.map(Life::is_again);
             let left = if held.tag.is_some() || goes_on == Some(true) { Some(held) } else { held.left() };
             if let Some(held) = left.filter(|_| !self.routes.at(at).left) {
                 self.counts.again += 1;
@@ -407,12 +412,7 @@ impl Transfers {
         }
         for (id, pieces) in counts {
             let Some(life) = self.lives.get_mut(id) else { continue };
-            life.under_way -= pieces;
-            if quiet {
-                life.trouble_mut().uncertain += u64::from(pieces);
-            } else {
-                life.trouble_mut().unproven += u64::from(pieces);
-            }
+            life.gives_up(pieces, quiet);
             self.drop_waiting(id);
             self.settle(id);
         }

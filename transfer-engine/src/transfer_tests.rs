@@ -391,3 +391,34 @@ fn what_is_behind_a_read_that_is_refused_is_what_the_receiver_says() {
         assert_eq!(ends, [ended(read, Err(denied), 0), ended(write, Ok(()), 2)]);
     }
 }
+
+#[test]
+fn what_is_flushed_is_read_from_behind_all_that_was_written_by_any_lane() {
+    let flush = |transfers: &mut Transfers| {
+        let spans = Spans::One(Span { local: 0, remote: 0, len: 1 });
+        let work =
+            Work { op: Op::Write(None), local_keys: Arc::default(), remote_keys: Arc::default(), spans };
+        transfers.flush(PEER, work)
+    };
+    let (mut transfers, counted) = half_written(4);
+    transfers.sent(LaneId(1), 2);
+    assert_eq!(outputs(&mut transfers), [ended(counted, Ok(()), 4)]);
+    let id = flush(&mut transfers);
+    assert_eq!(ops(&mut transfers), [(0, Op::Flush), (1, Op::Flush)]);
+    transfers.sent(LaneId(0), 1);
+    assert_eq!(outputs(&mut transfers), [], "the other one may have bytes");
+    transfers.sent(LaneId(1), 1);
+    assert_eq!(outputs(&mut transfers), [ended(id, Ok(()), 0)]);
+    let unproven = Err(TransferError::Unproven { peer: PEER, pieces: 1 });
+    let (during, lane) = (flush(&mut transfers), LaneId(0));
+    transfers.failed(Nanos::ZERO, lane);
+    transfers.closed(Nanos::ZERO, lane, Fence::Unproven);
+    ops(&mut transfers);
+    transfers.sent(LaneId(1), 1);
+    let end = |transfer| Output::Ended(Ended { transfer, result: unproven.clone(), quiesced: None });
+    assert_eq!(outputs(&mut transfers), [Output::Close(lane), end(during)]);
+    let after = flush(&mut transfers);
+    ops(&mut transfers);
+    transfers.sent(LaneId(1), 1);
+    assert_eq!(outputs(&mut transfers), [end(after)], "what that lane had may land at any time");
+}

@@ -45,6 +45,8 @@ struct Running {
     transfers: Vec<Transfer>,
     /// Nothing more of it is written. Why, if not by the decoder's wish.
     stopped: Option<Option<String>>,
+    /// What was written as a whole is being brought into the decoder's memory: it no more counts its immediates.
+    flushed: bool,
     /// Some of it may land for ever.
     unproven: bool,
 }
@@ -60,6 +62,9 @@ pub struct Prefiller {
     peers: BTreeMap<u32, Peer>,
     waiting: VecDeque<(u32, Ask)>,
     running: Vec<Running>,
+    /// Requests that were cancelled when all was written: the decoder, its number, what brings the rest into its
+    /// memory.
+    ended: Vec<(u32, u32, Transfer)>,
     served: u64,
     refusal: Option<String>,
 }
@@ -102,6 +107,7 @@ impl Prefiller {
             peers: BTreeMap::new(),
             waiting: VecDeque::new(),
             running: Vec::new(),
+            ended: Vec::new(),
             served: 0,
             refusal: None,
         })
@@ -124,7 +130,7 @@ impl Prefiller {
 
     /// Requests that it works on, and that wait.
     pub fn open(&self) -> usize {
-        self.running.len() + self.waiting.len()
+        self.running.len() + self.waiting.len() + self.ended.len()
     }
 
     /// Takes what has come, for as long as `patience` if nothing does and there is nothing to compute, and carries each
@@ -227,9 +233,25 @@ impl Prefiller {
             running.stop(None);
             return Ok(());
         }
-        // One that waits was not begun, and of one that has ended nothing is under way.
+        let before = self.waiting.len();
         self.waiting.retain(|(peer, ask)| !is_it(*peer, ask));
+        // One that waits was not begun.
+        if self.waiting.len() == before
+            && let Some(flush) = self.flush(from)?
+        {
+            self.ended.push((from, id, flush));
+            return Ok(());
+        }
         self.say(from, &Word::Over(id, None))
+    }
+
+    /// Begins to bring into a decoder's memory what was written there. `None`: it has left, which is told soon.
+    fn flush(&self, peer: u32) -> Result<Option<Transfer>, CallError> {
+        let cache = self.peers.get(&peer).and_then(|peer| peer.cache.as_ref());
+        match cache.map(|(_, target)| self.node.flush(peer, target)) {
+            Some(Err(CallError::Closed)) => Err(CallError::Closed),
+            flush => Ok(flush.and_then(Result::ok)),
+        }
     }
 
     /// Begins what waits, as far as there is memory.
@@ -238,7 +260,8 @@ impl Prefiller {
             let Some(slot) = self.free.pop() else { return Ok(()) };
             let Some((peer, ask)) = self.waiting.pop_front() else { return Ok(()) };
             let (transfers, stopped) = (Vec::new(), None);
-            self.running.push(Running { peer, ask, slot, written: 0, transfers, stopped, unproven: false });
+            let (flushed, unproven) = (false, false);
+            self.running.push(Running { peer, ask, slot, written: 0, transfers, stopped, flushed, unproven });
         }
         Ok(())
     }
@@ -285,9 +308,17 @@ impl Prefiller {
 
     /// Ends requests of which nothing is under way.
     fn settle(&mut self) -> Result<(), CallError> {
+        self.settle_ended()?;
         let mut over = Vec::new();
-        for (at, running) in self.running.iter_mut().enumerate() {
-            running.look()?;
+        for at in 0..self.running.len() {
+            self.running[at].look()?;
+            let Running { peer, ref transfers, ref stopped, flushed, .. } = self.running[at];
+            if transfers.is_empty() && stopped.is_some() && !flushed {
+                let flush = self.flush(peer)?;
+                self.running[at].transfers.extend(flush);
+                self.running[at].flushed = true;
+            }
+            let running = &self.running[at];
             let whole = running.stopped.is_none() && running.written > self.shape.layers;
             if running.transfers.is_empty() && (whole || running.stopped.is_some()) {
                 over.push(at);
@@ -302,6 +333,20 @@ impl Prefiller {
                 None => self.served += 1,
                 Some(_) if unproven => self.say(peer, &Word::Unproven(ask.id))?,
                 Some(why) => self.say(peer, &Word::Over(ask.id, why))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Prefiller {
+    /// Says of requests that were cancelled late that nothing of them lands any more.
+    fn settle_ended(&mut self) -> Result<(), CallError> {
+        for (peer, id, flush) in std::mem::take(&mut self.ended) {
+            match flush.wait(Duration::ZERO)? {
+                None => self.ended.push((peer, id, flush)),
+                Some(end) if end.is_quiet => self.say(peer, &Word::Over(id, None))?,
+                Some(_) => self.say(peer, &Word::Unproven(id))?,
             }
         }
         Ok(())

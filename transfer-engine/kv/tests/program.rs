@@ -43,6 +43,17 @@ fn pages_of_a_prefiller_that_hangs_are_used_again_and_nothing_lands_in_them_when
 }
 
 /// What was typed is every process's, not that of the first one alone.
+/// Cause: layers that were written as a whole ended with a proof while their bytes were in the decoder's NIC, and the
+/// word that a cancelled request is over went by the other rail.
+#[test]
+fn a_request_that_is_over_changes_no_page_where_its_decoders_nic_places_late() {
+    let late = ["0.0", "1.0"].map(|at| format!("200ms:{at}:placement-delay=40ms"));
+    let common = "--requests 120 --layer-time 2ms --within 40s --cancel 30%";
+    let faults = late.iter().flat_map(|fault| ["--inject", fault]);
+    let arguments: Vec<_> = common.split(' ').chain(faults).collect();
+    clean(&arguments, |verdict| number(verdict, "cancelled") > 0);
+}
+
 #[test]
 fn processes_go_over_what_was_asked_for_and_a_rail_comes_back() {
     let missing = said(&kv_disagg(&["--transport", "tcp", "--role", "decode", "--listen", "nowhere"]));

@@ -8,6 +8,7 @@
 //! | [`carriers`] | NICs, or rails of libfabric, open |
 //! | [`simulated`] | rails of a simulated network, for ends of one process |
 //! | [`rails`] | the rails of an end, whatever carries them |
+//! | `registering` | memory, registered and taken back |
 //! | [`place`] | the ends of this process, and the others |
 //! | [`connect`] | a domain with a lane to each other end |
 //! | [`node`] | [`Node`]: an end and its thread |
@@ -42,6 +43,7 @@ pub mod pending;
 pub mod place;
 mod process;
 pub mod rails;
+mod registering;
 pub mod report;
 pub mod several;
 pub mod simulated;

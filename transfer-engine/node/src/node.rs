@@ -9,6 +9,7 @@ use crate::mesh::{Mesh, Order};
 use crate::pending::{Expectation, Slot, Transfer};
 use crate::place::Place;
 use crate::rails::Rails;
+use crate::registering;
 use crate::thread::{Begun, Ready, begin};
 use shunt::Member;
 use shunt::host::connect::Bootstrap;
@@ -27,8 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two questions whether a region was taken back.
-const LOOK: Duration = Duration::from_micros(200);
 /// An end that has not come to an exchange for so long is missing, where nothing else is said.
 pub const EXCHANGE: Duration = Duration::from_secs(60);
 
@@ -195,14 +194,7 @@ impl Node {
     /// # Errors
     /// A NIC refuses.
     pub fn register(&self, memory: Arc<OwnedSpan>, rights: Rights) -> Result<Region, CallError> {
-        let lent = memory.clone();
-        let mr = match self.asker.ask(|engine, _| engine.domain.registrar())? {
-            Some(registrar) => {
-                let registered = registrar.register(&lent, rights)?;
-                self.asker.ask(move |engine, _| engine.domain.keep(registered))?.ok_or(CallError::Closed)?
-            }
-            None => self.asker.ask(move |engine, _| engine.domain.register(&lent, rights))??,
-        };
+        let mr = registering::register(&self.asker, &memory, rights)?;
         Ok(Region { memory, mr, rights, node: self.id })
     }
 
@@ -214,24 +206,7 @@ impl Node {
     /// It is another node's, a transfer of this end uses it, or a NIC refuses: then peers may still write into it. Over
     /// libfabric that may be a NIC that did not close an endpoint in time: ask again, and it may have closed it since.
     pub fn deregister(&self, region: &Region) -> Result<(), CallError> {
-        let mr = self.own(region)?;
-        let own = mr.clone();
-        self.asker.ask(move |engine, _| {
-            if engine.is_used(&mr) {
-                let (what, want) = ("a region to deregister", "one that no transfer of this end uses");
-                let met = "one of a transfer that has not ended".to_owned();
-                return Err(CallError::from(TransferError::Refused { what, want, met }));
-            }
-            engine.domain.deregister(&mr)
-        })??;
-        // The engine's thread goes on with everything else. A domain answers in its own time, with an error at last.
-        loop {
-            let mr = own.clone();
-            if self.asker.ask(move |engine, _| engine.domain.deregistered(&mr))?? {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK);
-        }
+        registering::deregister(&self.asker, &self.own(region)?)
     }
 
     /// Cuts a peer off, for good, whether it answers or not. Transfers to it and expectations of it end. Once this
@@ -336,6 +311,16 @@ impl Node {
             let (from, to) = ((&from, &from_pages), (&to, &to_pages));
             engine.submit_paged(now, &Paged { peer, page_len, imm, from, to }, done)
         })
+    }
+
+    /// Begins to bring into a peer's memory what was written there by transfers that have ended, before it is used or
+    /// told of by another way than immediates. A write without an immediate is there once it has ended.
+    ///
+    /// # Errors
+    /// The region is not for peers to write.
+    pub fn flush(&self, peer: u32, to: &MrDesc) -> Result<Transfer, CallError> {
+        let (peer, to) = (self.peer(peer)?, to.clone());
+        self.begin(move |engine, _, done| engine.submit_flush(peer, &to, done))
     }
 
     /// Begins to read bytes of a peer's region into one of this end.

@@ -49,7 +49,7 @@ impl Rails {
     /// What registers memory on any thread, for [`Rails::keep`]; nothing where [`Rails::register`] does.
     pub fn registrar(&self) -> Option<Registrar> {
         match self {
-            Self::Rc(domain) => Some(domain.registrar()),
+            Self::Rc(domain) => Some(domain.regions.registrar()),
             Self::Fabric(_) | Self::Sim(_) => None,
         }
     }
@@ -57,7 +57,16 @@ impl Rails {
     /// Keeps what was registered; nothing where it is not of such rails.
     pub fn keep(&mut self, registered: Registered) -> Option<Mr> {
         match self {
-            Self::Rc(domain) => Some(domain.keep(registered)),
+            Self::Rc(domain) => Some(domain.regions.keep(registered)),
+            Self::Fabric(_) | Self::Sim(_) => None,
+        }
+    }
+
+    /// Lets go of a region, whose keys are to be taken back on any thread; nothing where [`Rails::deregister`] does
+    /// it, or of one that is not registered.
+    pub fn lend(&mut self, region: &Mr) -> Option<Registered> {
+        match self {
+            Self::Rc(domain) => domain.regions.lend(region),
             Self::Fabric(_) | Self::Sim(_) => None,
         }
     }
@@ -68,7 +77,10 @@ impl Rails {
     /// As the first rail answers that refuses.
     pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, CallError> {
         match self {
-            Self::Rc(domain) => Ok(domain.register(memory, rights)?),
+            Self::Rc(domain) => {
+                let registered = domain.regions.registrar().register(memory, rights)?;
+                Ok(domain.regions.keep(registered))
+            }
             Self::Fabric(over) => Ok(over.domain.register(memory, rights)?),
             Self::Sim(over) => Ok(over.0.register(memory)?),
         }
@@ -80,7 +92,8 @@ impl Rails {
     /// As the first NIC answers that refuses: there the region may still be written.
     pub fn deregister(&mut self, region: &Mr) -> Result<(), CallError> {
         match self {
-            Self::Rc(domain) => Ok(domain.deregister(region)?),
+            // What was registered was lent.
+            Self::Rc(_) => Ok(()),
             Self::Fabric(over) => {
                 over.domain.deregister(region);
                 Ok(())

@@ -6,18 +6,15 @@ use super::lane::{LANE_DEPTH, Lane};
 use super::leaving::{Gone, Leavings};
 use super::listening::Listening;
 use super::owner::{Owned, OwnedPath};
-use super::rails::{Draw, Patience, RailKey};
-use super::registrar::{Registered, Registrar};
+use super::rails::{Draw, Patience};
+use super::registrar::Regions;
 use super::words::{Said, decode, encode};
 use crate::domain::{Batch, Domain, Event, Fence, LaneFacts};
 use crate::ids::{LaneId, PeerId};
-use crate::region::{Mr, Rights};
 use shunt_bootstrap::Oob;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::eqe;
 use shunt_layout::state::PathState;
-use shunt_mlx5::error::NicError;
-use shunt_mlx5::memory::OwnedSpan;
 use shunt_mlx5::rail::Rail;
 use shunt_recovery::destroy_queue::DestroyQueue;
 use shunt_recovery::endpoint::Half;
@@ -74,10 +71,9 @@ pub struct RcDomain {
     up: Vec<bool>,
     /// When the next look is due; at once while something is under way.
     look_at: Nanos,
-    /// Dropped after the engine, whose workers may be fencing what uses them.
-    keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
-    /// Dropped last: queue pairs and keys stand in their protection domains.
-    rails: Vec<Arc<Rail>>,
+    /// Memory that is registered. Dropped after the engine, whose workers may be fencing what uses it, and with the
+    /// rails: queue pairs and keys stand in their protection domains.
+    pub regions: Regions,
 }
 
 impl RcDomain {
@@ -133,8 +129,7 @@ impl RcDomain {
             listening,
             up: Vec::new(),
             look_at: now,
-            keys: BTreeMap::new(),
-            rails,
+            regions: Regions::new(rails),
         };
         (0..count as u32).filter(|peer| *peer != me).for_each(|peer| domain.connect(now, peer, me < peer));
         domain
@@ -171,39 +166,6 @@ impl RcDomain {
             let path = OwnedPath { peer, number, state, incarnation: 0, opened: 0, lane: None, asked: 0 };
             self.owned.put(key, path);
         }
-    }
-
-    /// What registers memory for it, on any thread.
-    pub fn registrar(&self) -> Registrar {
-        Registrar::new(self.rails.clone())
-    }
-
-    /// Keeps what [`RcDomain::registrar`] has registered until [`RcDomain::deregister`], or while the domain lives.
-    pub fn keep(&mut self, registered: Registered) -> Mr {
-        let (region, keys) = registered.into_parts();
-        self.keys.insert(region.keys().clone(), keys);
-        region
-    }
-
-    /// Registers memory on every rail, and keeps it so.
-    ///
-    /// # Errors
-    /// As the first NIC answers that refuses.
-    pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
-        let registered = self.registrar().register(memory, rights)?;
-        Ok(self.keep(registered))
-    }
-
-    /// Has every NIC take a region's key back. Once that is done nothing of any peer lands in it or reads it, whether
-    /// the peer answers or not; what still comes is refused, and ends at its sender with
-    /// [`Denied`](crate::error::TransferError::Denied). A region that is not registered is left alone.
-    ///
-    /// # Errors
-    /// As the first NIC answers that refuses: there the region may still be written. It may be asked again.
-    pub fn deregister(&mut self, region: &Mr) -> Result<(), NicError> {
-        self.keys.get_mut(region.keys()).into_iter().flatten().try_for_each(RailKey::take_back)?;
-        self.keys.remove(region.keys());
-        Ok(())
     }
 
     /// True once the peer has said that it ends. Nothing more of it comes; what came before is told by the next poll.

@@ -34,5 +34,5 @@ mod words;
 pub use address::{address, address_from_bytes, address_to_bytes};
 pub use domain::{Parts, RcDomain};
 pub use rails::{Draw, Patience, open_rails};
-pub use registrar::{Registered, Registrar};
+pub use registrar::{Regions, Registered, Registrar};
 pub use shunt_recovery::links::PeerAddress;

@@ -6,12 +6,44 @@ use shunt_mlx5::error::NicError;
 use shunt_mlx5::memory::OwnedSpan;
 use shunt_mlx5::nic::mkey::Access;
 use shunt_mlx5::rail::Rail;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Memory that is registered on the rails of a domain: until it is lent and taken back, or while this lives.
+pub struct Regions {
+    keys: BTreeMap<Arc<[u32]>, Vec<RailKey>>,
+    /// Dropped last.
+    rails: Vec<Arc<Rail>>,
+}
+
+impl Regions {
+    pub(super) const fn new(rails: Vec<Arc<Rail>>) -> Self {
+        Self { keys: BTreeMap::new(), rails }
+    }
+
+    /// What registers memory, on any thread.
+    pub fn registrar(&self) -> Registrar {
+        Registrar(self.rails.clone())
+    }
+
+    /// Keeps what was registered.
+    pub fn keep(&mut self, registered: Registered) -> Mr {
+        let Registered { region, keys, .. } = registered;
+        self.keys.insert(region.keys().clone(), keys);
+        region
+    }
+
+    /// Lets go of a region, whose keys any thread may take back; nothing of one that is not registered.
+    pub fn lend(&mut self, region: &Mr) -> Option<Registered> {
+        let keys = self.keys.remove(region.keys())?;
+        Some(Registered { region: region.clone(), keys, _rails: self.rails.clone() })
+    }
+}
 
 /// Registers memory on the rails of a domain.
 pub struct Registrar(Vec<Arc<Rail>>);
 
-/// A region that no domain keeps yet. Dropped, it is taken back.
+/// A region that no domain keeps, not yet or no more. Dropped, it is taken back.
 pub struct Registered {
     region: Mr,
     keys: Vec<RailKey>,
@@ -20,11 +52,7 @@ pub struct Registered {
 }
 
 impl Registrar {
-    pub(super) fn new(rails: Vec<Arc<Rail>>) -> Self {
-        Self(rails)
-    }
-
-    /// Registers memory on every rail, for [`RcDomain::keep`](super::RcDomain::keep).
+    /// Registers memory on every rail, for [`Regions::keep`].
     ///
     /// # Errors
     /// As the first NIC answers that refuses.
@@ -45,7 +73,14 @@ impl Registrar {
 }
 
 impl Registered {
-    pub(super) fn into_parts(self) -> (Mr, Vec<RailKey>) {
-        (self.region, self.keys)
+    /// Has every NIC take its key back: also those behind one that refuses. Once that is done nothing of any peer
+    /// lands in the region or reads it, whether the peer answers or not; what still comes is refused, and ends at its
+    /// sender with [`Denied`](crate::error::TransferError::Denied). It may be asked again.
+    ///
+    /// # Errors
+    /// As the first NIC answers that refuses: there the region may still be written.
+    pub fn take_back(&mut self) -> Result<(), NicError> {
+        let all: Vec<_> = self.keys.iter_mut().map(RailKey::take_back).collect();
+        all.into_iter().collect()
     }
 }
