@@ -8,6 +8,11 @@ use shunt_mlx5::nic::mkey::Access;
 use shunt_mlx5::rail::Rail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long NICs have to let go of memory when a domain ends, and the pause between two tries.
+const LETS_GO: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Memory that is registered on the rails of a domain: until it is lent and taken back, or while this lives.
 pub struct Regions {
@@ -37,6 +42,17 @@ impl Regions {
     pub fn lend(&mut self, region: &Mr) -> Option<Registered> {
         let keys = self.keys.remove(region.keys())?;
         Some(Registered { region: region.clone(), keys, _rails: self.rails.clone() })
+    }
+}
+
+impl Drop for Regions {
+    /// A NIC that does not answer just now is asked again for a while: memory that it did not let go of stays allocated.
+    fn drop(&mut self) {
+        let until = Instant::now() + LETS_GO;
+        let refused = |keys: &mut Vec<RailKey>| keys.iter_mut().any(|key| key.take_back().is_err());
+        while self.keys.values_mut().any(refused) && Instant::now() < until {
+            std::thread::sleep(AGAIN);
+        }
     }
 }
 

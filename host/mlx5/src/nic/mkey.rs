@@ -6,7 +6,7 @@ use super::umem::Umem;
 use crate::devx::Devx;
 use crate::error::{DevxError, GpuError, NicError};
 use crate::memory::OwnedSpan;
-use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::cmd::{self, Opcode, Status};
 use shunt_layout::mlx5::prm::mkey::{
     ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create as fields, key, mkc, translation_octwords,
 };
@@ -90,6 +90,8 @@ pub struct Mkey {
     key: u32,
     /// Held where no umem does.
     memory: ManuallyDrop<Option<Arc<OwnedSpan>>>,
+    /// The NIC was asked to take it back, and did not say so.
+    asked: bool,
     /// The NIC has taken it back.
     taken_back: bool,
 }
@@ -118,7 +120,7 @@ impl Mkey {
         // crate and in device code touches such memory atomically.
         let key = either_way(&devx.name(), dmabuf, |dmabuf| unsafe { devx.create_key(&shape, dmabuf) })?;
         let memory = ManuallyDrop::new(alone.then(|| umem.memory().clone()));
-        Ok(Self { devx: devx.clone(), key, memory, taken_back: false })
+        Ok(Self { devx: devx.clone(), key, memory, asked: false, taken_back: false })
     }
 
     /// Has the NIC take the key back (`DESTROY_MKEY`): once it says so, nothing reads or writes by it any more. It may
@@ -127,10 +129,18 @@ impl Mkey {
     /// # Errors
     /// As the NIC answers.
     pub fn take_back(&mut self) -> Result<(), NicError> {
-        if !self.taken_back {
-            self.devx.destroy_key(self.key)?;
-            self.taken_back = true;
+        if self.taken_back {
+            return Ok(());
         }
+        match self.devx.destroy_key(self.key) {
+            // A command that was not answered in time may have been carried out since.
+            Err(DevxError::Refused { status, .. }) if self.asked && status == Status::BadRes as u8 => {}
+            result => {
+                self.asked = true;
+                result?;
+            }
+        }
+        self.taken_back = true;
         Ok(())
     }
 
@@ -147,7 +157,7 @@ impl Mkey {
 
 impl Drop for Mkey {
     fn drop(&mut self) {
-        if self.taken_back || self.devx.responsive() && self.devx.destroy_key(self.key).is_ok() {
+        if self.taken_back || self.devx.responsive() && self.take_back().is_ok() {
             // SAFETY: dropped here only. If the NIC did not let go, the memory is leaked on purpose: it may still
             // write there.
             unsafe { ManuallyDrop::drop(&mut self.memory) }
