@@ -16,9 +16,9 @@
  *
  * Memory that is registered stays the caller's. It must stay readable and writable until ste_deregister() of its
  * region or ste_close() of its engine has returned STE_OK; ste_free_region() gives back the handle and not the memory.
- * Between the start of a transfer
- * and its end do not touch what it reads or writes. After an end with `quiet` 1 the memory may be used again: no
- * byte lands in it any more, and none is read. */
+ * Between the start of a transfer and its end do not touch what it reads or writes. After an end with `quiet` 1 the
+ * memory may be used again: no byte lands in it any more, and none is read. One exception: of a write with an immediate
+ * that ended with STE_OK the receiver knows by its counted immediates that all bytes are there, and not before. */
 #ifndef SHUNT_TRANSFER_H
 #define SHUNT_TRANSFER_H
 

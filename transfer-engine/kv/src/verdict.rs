@@ -27,7 +27,7 @@ pub struct Part {
     pub again: u64,
     /// Requests that did not end.
     pub open: u64,
-    /// Requests that were not started when the time was over.
+    /// Requests that were not started when the time was over, and those of decoders that were killed.
     pub unasked: u64,
     /// Pages of complete requests, of all layers, that were checked, and those that held other bytes.
     pub pages: u64,
@@ -105,14 +105,17 @@ pub struct Done {
 impl Verdict {
     /// Judges what the decoders saw.
     pub fn of(options: &Options, parts: &[Part], done: &Done) -> Self {
-        let part = sum(parts);
+        let mut part = sum(parts);
+        // A decoder that was killed says nothing of its requests.
+        part.unasked += u64::from(options.requests).saturating_sub(part.requests + part.unasked);
         let restarted: BTreeMap<u32, bool> = done
             .restarted
             .iter()
             .map(|end| (*end, part.by_prefiller.get(end).is_some_and(|count| *count > 0)))
             .collect();
         let broken = part.pages_wrong + part.late_writes + part.stuck_pages + part.open + part.refused;
-        let idle = part.complete == 0 || options.cancel > 0 && part.cancelled == 0;
+        let none = part.complete == 0 || options.cancel > 0 && part.cancelled == 0;
+        let idle = none && part.unasked == 0;
         let missed =
             !done.missed.is_empty() || part.unasked > 0 || part.faults.iter().any(|struck| struck.hits == 0);
         let verdict = match () {
@@ -157,7 +160,7 @@ impl Verdict {
         // Which ones was said when they failed.
         let failed = why::none_of(&[("processes without a result", done.failed.len() as u64)]);
         let missed = why::none_of(&[("signals and starts after the run", done.missed.len() as u64)]);
-        let unasked = why::none_of(&[("requests that were not started in time", part.unasked)]);
+        let unasked = why::none_of(&[("requests not started in time, or of a killed decoder", part.unasked)]);
         let idle = self.restarted.iter().filter(|(_, served)| !**served);
         let idle =
             idle.map(|(end, _)| format!("end {end}, started again: expected it to serve, got no request"));
@@ -229,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_run_is_clean_only_if_nothing_is_wrong() {
-        let options = Options::parse_from(["kv_disagg"]);
+        let options = Options::parse_from(["kv_disagg", "--requests", "2"]);
         let good = Part { requests: 2, complete: 2, by_prefiller: [(2, 2)].into(), ..Part::default() };
         let of = |part: Part, done: &Done| Verdict::of(&options, &[part], done).verdict;
         assert_eq!(of(good.clone(), &Done::default()), "clean");
@@ -261,10 +264,13 @@ mod tests {
         assert_eq!(of(good.clone(), &missed), "not exercised");
         // A run whose only prefiller was killed ended with its time, and was clean.
         let short = Part { unasked: 3, ..good.clone() };
+        // Half the requests of a run whose decoder was killed were counted nowhere, and it was clean.
+        let half = Part { requests: 1, complete: 1, ..good.clone() };
+        assert_eq!(of(half, &Done { any: true, ..Done::default() }), "not exercised");
         let verdict = Verdict::of(&options, &[short], &Done { any: true, ..Done::default() });
         assert_eq!(verdict.verdict, "not exercised");
         let why = verdict.why(&options, &Done { any: true, ..Done::default() });
-        assert_eq!(why, "requests that were not started in time: expected 0, got 3");
+        assert_eq!(why, "requests not started in time, or of a killed decoder: expected 0, got 3");
         let faults = vec![Struck { fault: String::new(), hits: 0 }];
         assert_eq!(of(Part { faults, ..good }, &Done::default()), "not exercised");
     }

@@ -138,8 +138,8 @@ fn a_word_that_cannot_be_read_ends_its_watcher_alone() {
     goes_on(&nodes);
 }
 
-/// Cause: the engine's thread registered memory and took it back, and all transfers of the node waited for a NIC that was
-/// silent.
+/// Cause: the engine's thread registered memory and took it back, and all transfers of the node waited for a NIC that
+/// was silent.
 #[test]
 fn writes_go_on_while_a_registration_waits_for_a_silent_nic() {
     let nodes = nodes(2, 2);

@@ -46,7 +46,8 @@ impl Regions {
 }
 
 impl Drop for Regions {
-    /// A NIC that does not answer just now is asked again for a while: memory that it did not let go of stays allocated.
+    /// A NIC that does not answer just now is asked again for a while: memory that it did not let go of stays
+    /// allocated.
     fn drop(&mut self) {
         let until = Instant::now() + LETS_GO;
         let refused = |keys: &mut Vec<RailKey>| keys.iter_mut().any(|key| key.take_back().is_err());
