@@ -146,7 +146,7 @@ impl Seat {
         let crew = SimCrew::new(sim, me, |_| ());
         let parts = Parts { me, world: world.clone(), rails, peers, oob, draw: DRAW, patience };
         let mut domain = RcDomain::new(parts, &crew);
-        let registered = domain.register(&region, Rights::Write).expect("a region");
+        let registered = domain.regions.register(&region, Rights::Write).expect("a region");
         introductions.borrow_mut()[me as usize] =
             Some(introduce(registered.describe(Rights::Write).to_bytes()));
         let other = PROCESSES - 1 - me;

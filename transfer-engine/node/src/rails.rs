@@ -77,10 +77,7 @@ impl Rails {
     /// As the first rail answers that refuses.
     pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, CallError> {
         match self {
-            Self::Rc(domain) => {
-                let registered = domain.regions.registrar().register(memory, rights)?;
-                Ok(domain.regions.keep(registered))
-            }
+            Self::Rc(domain) => Ok(domain.regions.register(memory, rights)?),
             Self::Fabric(over) => Ok(over.domain.register(memory, rights)?),
             Self::Sim(over) => Ok(over.0.register(memory)?),
         }

@@ -31,6 +31,15 @@ impl Regions {
         Registrar(self.rails.clone())
     }
 
+    /// Registers memory on every rail, on this thread, and keeps it.
+    ///
+    /// # Errors
+    /// As the first NIC answers that refuses.
+    pub fn register(&mut self, memory: &Arc<OwnedSpan>, rights: Rights) -> Result<Mr, NicError> {
+        let registered = self.registrar().register(memory, rights)?;
+        Ok(self.keep(registered))
+    }
+
     /// Keeps what was registered.
     pub fn keep(&mut self, registered: Registered) -> Mr {
         let Registered { region, keys, .. } = registered;
