@@ -16,13 +16,19 @@ static void begin(void) {
     pes = nvshmem_n_pes();
 }
 
-/* The last PE dies after all have met; the others meet again, in vain. */
+/* The last PE dies once what it said in a barrier is with the others. These wait for nothing before: it may be dead
+ * already, and has not acknowledged all. */
+static void die_last(void) {
+    if (me != pes - 1) return;
+    nvshmem_quiet();
+    kill(getpid(), SIGKILL);
+}
+
+/* The last PE dies after all have met; the others meet again, to no end. */
 static int lost(int told) {
     begin();
     nvshmem_barrier_all();
-    /* What this PE said in the barrier is with the others before it dies. */
-    nvshmem_quiet();
-    if (me == pes - 1) kill(getpid(), SIGKILL);
+    die_last();
     if (told) shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
     nvshmem_barrier_all();
     shunt_nvshmem_error error;
@@ -41,8 +47,7 @@ static int awaited(const char *how) {
     begin();
     uint64_t *word = nvshmem_calloc(2, sizeof *word);
     nvshmem_barrier_all();
-    nvshmem_quiet();
-    if (me == pes - 1) kill(getpid(), SIGKILL);
+    die_last();
     if (!strcmp(how, "signal")) nvshmem_signal_wait_until(word, NVSHMEM_CMP_NE, 0);
     if (!strcmp(how, "test")) while (!nvshmem_uint64_test(word, NVSHMEM_CMP_NE, 0)) {}
     if (strcmp(how, "told")) return 33;
