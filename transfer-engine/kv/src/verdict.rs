@@ -267,6 +267,8 @@ mod tests {
         // Half the requests of a run whose decoder was killed were counted nowhere, and it was clean.
         let half = Part { requests: 1, complete: 1, ..good.clone() };
         assert_eq!(of(half, &Done { any: true, ..Done::default() }), "not exercised");
+        let unasked = Part { unasked: 2, ..Part::default() };
+        assert_eq!(of(unasked, &Done::default()), "not exercised", "no prefiller came: nothing was broken");
         let verdict = Verdict::of(&options, &[short], &Done { any: true, ..Done::default() });
         assert_eq!(verdict.verdict, "not exercised");
         let why = verdict.why(&options, &Done { any: true, ..Done::default() });
