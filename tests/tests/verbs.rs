@@ -75,6 +75,32 @@ fn a_second_failure_during_the_replay_and_both_ports_at_once_are_outlived() {
     }
 }
 
+/// Requests stayed on a queue pair that had failed: one place held the failed queue pair of both directions, and what
+/// was flushed on the one that received hid the other.
+#[test]
+fn both_directions_fail_at_once_on_two_queue_pairs() {
+    let at = |pe| RailAt { pe, rail: 0 };
+    let faults = vec![
+        (2_193_879, at(0), FaultKind::Down { for_ns: Some(6_500_592) }),
+        (4_641_219, at(0), FaultKind::DropAcks { for_ns: Some(3_612_600) }),
+        (8_819_538, at(0), FaultKind::BlackholeRx { for_ns: Some(6_295_603) }),
+        (9_151_668, at(1), FaultKind::BlackholeRx { for_ns: Some(4_899_326) }),
+    ];
+    let (ack_timeout, retries, pace_ns) = (9, 2, 40_000);
+    let spec = VerbsSpec {
+        pairs: 3,
+        requests: 242,
+        ack_timeout,
+        retries,
+        pace_ns,
+        faults,
+        ..VerbsSpec::quiet(7602)
+    };
+    let report = run(&spec);
+    clean(&report);
+    assert!(report.sum(|told| told.switches) >= 12, "each direction moves: {report:?}");
+}
+
 #[test]
 fn what_an_end_posts_outlives_its_own_nic() {
     let gone = FaultKind::NicGone { for_ns: None };

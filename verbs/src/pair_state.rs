@@ -101,8 +101,9 @@ pub struct State {
     pub own_fenced: bool,
     /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
     pub waking: [bool; 2],
-    /// One of a queue pair that stands in did: for which path and incarnation that was made.
-    pub spare_failed: Option<(usize, u32)>,
+    /// One of a queue pair that stands in did, of what it sent and of what it received: for which path and incarnation
+    /// that was made. Both directions may fail at once, on two of them.
+    pub spare_failed: [Option<(usize, u32)>; 2],
     /// The first such completion.
     pub first_error: Option<ibv_wc>,
     /// Both ends know each other, and a backup is being made.
@@ -183,6 +184,11 @@ impl State {
         if self.connection.receives || !self.receives.is_empty() {
             self.stop(STOPPED);
         }
+    }
+
+    /// A completion of one that stands in said that something is wrong.
+    pub fn has_spare_failed(&self) -> bool {
+        self.spare_failed.iter().any(Option::is_some)
     }
 
     /// Why it is not protected any more, and whether it stood elsewhere by then.

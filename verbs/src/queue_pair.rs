@@ -308,7 +308,7 @@ impl QueuePair {
                     let size = |at: usize| if at == last { wc.byte_len } else { 0 };
                     to.extend(done.iter().enumerate().map(|(at, one)| self.completion(*one, size(at))));
                 }
-                Err(_) => state.spare_failed = Some(track.queue.made_for),
+                Err(_) => state.spare_failed[0] = Some(track.queue.made_for),
             },
             status if is_the_programs(status) => {
                 if let Some(wr_id) = state.sends.wr_id(number) {
@@ -316,13 +316,13 @@ impl QueuePair {
                 }
                 state.lost = true;
             }
-            _ => state.spare_failed = Some(track.queue.made_for),
+            _ => state.spare_failed[0] = Some(track.queue.made_for),
         }
     }
 
     fn received(&self, state: &mut State, from: &Spare, wc: &ibv_wc, to: &mut VecDeque<ibv_wc>) {
         if wc.status != IBV_WC_SUCCESS {
-            state.spare_failed = Some(from.made_for);
+            state.spare_failed[1] = Some(from.made_for);
         } else if let Some(wr_id) = state.receives.take() {
             let src_qp = state.connection.attr.dest_qp_num;
             to.push_back(ibv_wc { wr_id, qp_num: self.qpn, src_qp, ..*wc });
@@ -466,7 +466,7 @@ impl Member for QueuePair {
                 self.push_out(&mut state);
             }
         }
-        let failed = state.spare_failed.is_some() || state.lost;
+        let failed = state.has_spare_failed() || state.lost;
         drop(state);
         if failed {
             self.stir();

@@ -310,7 +310,7 @@ impl Charge {
         let has = [self.part.sends(), self.part.receives()];
         let back = |key: Option<usize>| key.is_some() && key == self.first();
         let all = self.used(state).into_iter().zip(has).all(|(key, has)| !has || back(key));
-        all && !state.closed && !state.lost && state.spare_failed.is_none() && self.homeless_since.is_none()
+        all && !state.closed && !state.lost && !state.has_spare_failed() && self.homeless_since.is_none()
     }
 
     /// Nothing more is done for it. One that is lost takes nothing from a queue that it shares.
@@ -356,10 +356,10 @@ impl Charge {
         used.into_iter().zip(has).all(|(key, has)| !has || away(key))
     }
 
-    /// A stand-in of its own that has failed. What a queue pair that is connected to itself receives on has another key
+    /// Stand-ins of its own that have failed. What a queue pair that is connected to itself receives on has another key
     /// than what it sends on.
-    pub fn take_failed(&self, state: &mut State) -> Option<(usize, u32)> {
-        state.spare_failed.take_if(|(key, _)| self.keys.contains(key))
+    pub fn take_failed(&self, state: &mut State) -> [Option<(usize, u32)>; 2] {
+        state.spare_failed.each_mut().map(|failed| failed.take_if(|(key, _)| self.keys.contains(key)))
     }
 
     /// The key of the path that a direction is on.
@@ -478,9 +478,9 @@ pub(super) mod tests {
         assert!(!sends.is_away([Some(10), None]) && !sends.is_away([None, None]));
         assert!(both.is_away([Some(11), Some(11)]) && !both.is_away([Some(11), None]));
         // A failure is told to the end whose stand-in it is.
-        state.spare_failed = Some((21, 1));
-        assert_eq!((sends.take_failed(&mut state), both.take_failed(&mut state)), (None, None));
-        assert_eq!(receives.take_failed(&mut state), Some((21, 1)));
-        assert_eq!(state.spare_failed, None);
+        state.spare_failed = [None, Some((21, 1))];
+        assert_eq!((sends.take_failed(&mut state), both.take_failed(&mut state)), ([None; 2], [None; 2]));
+        assert_eq!(receives.take_failed(&mut state), [None, Some((21, 1))]);
+        assert!(!state.has_spare_failed());
     }
 }
