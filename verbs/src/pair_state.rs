@@ -186,11 +186,6 @@ impl State {
         }
     }
 
-    /// A completion of one that stands in said that something is wrong.
-    pub fn has_spare_failed(&self) -> bool {
-        self.spare_failed.iter().any(Option::is_some)
-    }
-
     /// Why it is not protected any more, and whether it stood elsewhere by then.
     pub fn over(&self) -> Option<(&'static str, bool)> {
         self.passing.map(|why| (why, false)).or(self.stopped.map(|why| (why, true)))

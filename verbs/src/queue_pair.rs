@@ -466,7 +466,7 @@ impl Member for QueuePair {
                 self.push_out(&mut state);
             }
         }
-        let failed = state.has_spare_failed() || state.lost;
+        let failed = state.spare_failed != [None; 2] || state.lost;
         drop(state);
         if failed {
             self.stir();

@@ -310,7 +310,10 @@ impl Charge {
         let has = [self.part.sends(), self.part.receives()];
         let back = |key: Option<usize>| key.is_some() && key == self.first();
         let all = self.used(state).into_iter().zip(has).all(|(key, has)| !has || back(key));
-        all && !state.closed && !state.lost && !state.has_spare_failed() && self.homeless_since.is_none()
+        all && !state.closed
+            && !state.lost
+            && state.spare_failed == [None; 2]
+            && self.homeless_since.is_none()
     }
 
     /// Nothing more is done for it. One that is lost takes nothing from a queue that it shares.
@@ -481,6 +484,6 @@ pub(super) mod tests {
         state.spare_failed = [None, Some((21, 1))];
         assert_eq!((sends.take_failed(&mut state), both.take_failed(&mut state)), ([None; 2], [None; 2]));
         assert_eq!(receives.take_failed(&mut state), [None, Some((21, 1))]);
-        assert!(!state.has_spare_failed());
+        assert_eq!(state.spare_failed, [None; 2]);
     }
 }

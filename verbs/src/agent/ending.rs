@@ -20,7 +20,7 @@ impl Agent {
             return;
         }
         let works = matches!((&state.send_on, &state.recv_on), (On::Spare(_), On::Spare(_)));
-        let failed = state.has_spare_failed() || !works || state.closed;
+        let failed = state.spare_failed != [None; 2] || !works || state.closed;
         drop(state);
         if failed || charge.lost_there {
             self.drain(charge);
