@@ -101,8 +101,7 @@ pub struct State {
     pub own_fenced: bool,
     /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
     pub waking: [bool; 2],
-    /// One of a queue pair that stands in did, of what it sent and of what it received: for which path and incarnation
-    /// that was made. Both directions may fail at once, on two of them.
+    /// One of what stands in did, to send and to receive, at once perhaps: the path and incarnation of each.
     pub spare_failed: [Option<(usize, u32)>; 2],
     /// The first such completion.
     pub first_error: Option<ibv_wc>,
