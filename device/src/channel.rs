@@ -318,7 +318,7 @@ impl<P: Platform> Channel<'_, P> {
     /// their own, which posts do not know.
     #[inline(always)]
     pub fn has_room(self, count: u64) -> bool {
-        self.poster().admits(self.ptr.load_ticket(), count)
+        self.poster().has_room(count)
     }
 
     /// Waits until a post of `count` entries would begin at once. Nothing is reserved, so leaving is free; another

@@ -20,10 +20,10 @@ part! {
 }
 
 impl<P: Platform> Doorbell<'_, P> {
-    /// Takes the post lock in a group's turn.
+    /// Takes the post lock if it is free.
     #[inline(always)]
-    pub(crate) fn try_lock_in_turn(self) -> bool {
-        self.ptr.words().post_lock().try_lock_for(TURNS)
+    pub(crate) fn try_lock_once(self) -> bool {
+        self.ptr.words().post_lock().try_lock()
     }
 
     /// Takes the post lock, unless it stays held. Who holds it stores a doorbell and leaves, but it may sleep, or be
@@ -37,7 +37,7 @@ impl<P: Platform> Doorbell<'_, P> {
     /// Once through the post lock, unless somebody holds it.
     #[inline(always)]
     pub(crate) fn pass_lock(self) -> bool {
-        let free = self.ptr.words().post_lock().try_lock();
+        let free = self.try_lock_once();
         if free {
             self.unlock();
         }
@@ -60,18 +60,19 @@ impl<P: Platform> Doorbell<'_, P> {
     /// is published is the journal, and the switcher rings it on the next path. The caller holds the post lock.
     #[inline(always)]
     pub(crate) fn ring_if_open(self, written: Word, end: u64, queue: &SendQueue<'_, P>) {
+        // First the word that the lock guards: then a GPU waits for both at once.
+        let posted = self.ptr.words().posted().load();
         // The written word has no flag: nothing but the index may differ.
         if (self.ptr.load_ticket().0 ^ written.0) <= INDEX_MASK {
-            self.ring_locked(end, queue);
+            self.ring_locked(posted, end, queue);
         }
     }
 
-    /// The same whatever the ticket word says.
+    /// The same whatever the ticket word says. `posted` is that word, read under the lock.
     #[inline(always)]
-    pub(crate) fn ring_locked(self, end: u64, queue: &SendQueue<'_, P>) {
-        let posted = self.ptr.words().posted();
-        if posted.load() < end || Mutant::RingBackwards.on() {
-            posted.store(end);
+    pub(crate) fn ring_locked(self, posted: u64, end: u64, queue: &SendQueue<'_, P>) {
+        if posted < end || Mutant::RingBackwards.on() {
+            self.ptr.words().posted().store(end);
             queue.ring_doorbell(end.wrapping_sub(queue.base));
         }
     }
@@ -106,6 +107,7 @@ impl<P: Platform> Doorbell<'_, P> {
     }
 
     fn store_doorbell(self, queue: &SendQueue<'_, P>, next: u64) {
+        self.ptr.state.wqes_before_publish(0);
         queue.ring_doorbell(next);
     }
 

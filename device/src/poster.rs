@@ -49,7 +49,15 @@ impl<P: Platform> Poster<'_, P> {
     /// Reserves and waits for room: a word, or [`NO_WORD`].
     #[inline(always)]
     pub(crate) fn take(self, count: u64) -> u64 {
-        self.admit(self.reserve(count), count)
+        let done = self.glance_at_done();
+        self.admit(done, self.reserve(count), count)
+    }
+
+    /// The done word for [`admits`](Self::admits), before the reserve: then a GPU waits for both words at once. A later
+    /// one can only show more room. It orders nothing: what is written into the ring stands behind the branch on it.
+    #[inline(always)]
+    pub(crate) fn glance_at_done(self) -> Word {
+        Word(self.ptr.done_word().load())
     }
 
     /// The channel is bound to the words' home: what a kind 3 operation needs before its ticket (rule 16).
@@ -62,8 +70,9 @@ impl<P: Platform> Poster<'_, P> {
     /// its ticket (rule 16). No word is the register of a [`Posted`] here. One call for all that may hold it up.
     #[inline(always)]
     pub(crate) fn take_bound(self, count: u64) -> u64 {
+        let done = self.glance_at_done();
         let reserved = if self.owner().is_bound() { self.reserve(count) } else { Word(UNRESERVED) };
-        if self.admits(reserved, count) {
+        if self.admits(done, reserved, count) {
             return reserved.0;
         }
         Self::take_bound_slow(self.ptr.state, self.ptr.row(), reserved.0, count as u32)
@@ -112,28 +121,29 @@ impl<P: Platform> Poster<'_, P> {
     /// Publishes and rings. Answers with the last ticket, or says that the channel is dead.
     #[inline(always)]
     pub(crate) fn publish(self, word: Word, count: u64, queue: &SendQueue<'_, P>) -> Posted {
-        self.publish_with_doorbell(word, count, queue, true)
+        self.publish_with_doorbell(word, count, queue, (0, true))
     }
 
-    /// The same, and rings only if `ring`. What is not rung is part of the stream all the same: who posts behind it
-    /// rings for it, or who waits (`Waiter::attend`), or the switch that finds it in the journal.
+    /// The same of what sends bytes from the heap before offset `end`, and rings only if `ring`. What is not rung is
+    /// part of the stream all the same: who posts behind it rings for it, or who waits (`Waiter::attend`), or the
+    /// switch that finds it in the journal.
     #[inline(always)]
     pub(crate) fn publish_with_doorbell(
         self,
         word: Word,
         count: u64,
         queue: &SendQueue<'_, P>,
-        ring: bool,
+        (end, ring): (u64, bool),
     ) -> Posted {
         let (doorbell, first) = (self.doorbell(), word.index());
-        self.ptr.platform().wqes_before_publish();
+        self.ptr.state.wqes_before_publish(end);
         let published = if Mutant::PublishOutOfOrder.on() {
             self.ptr.ready_word().fetch_add(count);
             true
         } else {
-            self.ptr.ready_word().compare_swap_in_turn(first, first + count, TURNS) == first
+            self.ptr.ready_word().compare_swap_acquire(first, first + count) == first
         };
-        let in_turn = published && (!ring || doorbell.try_lock_in_turn());
+        let in_turn = published && (!ring || doorbell.try_lock_once());
         if !in_turn {
             return Posted::from_raw(Self::publish_slow(self.ptr.state, self.ptr.row(), word, count as u32));
         }
@@ -148,13 +158,28 @@ impl<P: Platform> Poster<'_, P> {
     #[inline(never)]
     fn publish_slow(state: StatePtr<'_, P>, row: u32, word: Word, count: u32) -> u64 {
         let (poster, end) = (Poster::of(state.row(row)), word.index() + count as u64);
-        let published =
-            poster.ptr.load_ready().index() >= end || poster.publish_late(word.index(), count as u64);
+        let published = poster.ptr.load_ready().index() >= end
+            || poster.publish_in_turn(word.index(), end)
+            || poster.publish_late(word.index(), count as u64);
         if !published {
             return Posted::DEAD.raw();
         }
         poster.ring_slow(word, end);
         Posted::at(end - 1).raw()
+    }
+
+    /// Publishes behind groups that have only stores to make: false if that takes longer than a moment.
+    #[inline(always)]
+    fn publish_in_turn(self, first: u64, end: u64) -> bool {
+        let mut turns = TURNS;
+        while turns > 0 {
+            if self.ptr.ready_word().compare_swap_acquire(first, end) == first {
+                return true;
+            }
+            self.ptr.platform().relax();
+            turns -= 1;
+        }
+        false
     }
 
     /// Rings as soon as the holder of the post lock lets it go. It may be gone with its kernel: after as long as a path
@@ -173,23 +198,20 @@ impl<P: Platform> Poster<'_, P> {
     }
 
     /// True if `count` tickets from `reserved` fit the ring of their own generation: the no-fault path. Never for no
-    /// word.
+    /// word. `done` is that word, read before.
     #[inline(always)]
-    pub(crate) fn admits(self, reserved: Word, count: u64) -> bool {
-        let done = self.ptr.load_done();
+    pub(crate) fn admits(self, done: Word, reserved: Word, count: u64) -> bool {
         if Mutant::HintReadByPuts.on() && self.ptr.state.tolerant() {
             let _ = self.paths().port_down(reserved.slot());
         }
-        !reserved.flag()
-            && done.same_generation(reserved)
-            && ring::fits_near(reserved.index(), count, done.index(), root!(self.ptr.state, ring_mask))
+        !reserved.flag() && ring::fits_as_words(reserved, count, done, root!(self.ptr.state, ring_mask))
     }
 
     /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
     /// generation to write them in, or with [`NO_WORD`] when the channel is dead.
     #[inline(always)]
-    fn admit(self, reserved: Word, count: u64) -> u64 {
-        if self.admits(reserved, count) {
+    fn admit(self, done: Word, reserved: Word, count: u64) -> u64 {
+        if self.admits(done, reserved, count) {
             return reserved.0;
         }
         Self::admit_slow(self.ptr.state, self.ptr.row(), reserved, count as u32)
@@ -277,6 +299,13 @@ impl<P: Platform> Poster<'_, P> {
         }
     }
 
+    /// Whether a post of `count` entries would begin at once.
+    #[inline(always)]
+    pub(crate) fn has_room(self, count: u64) -> bool {
+        let done = self.ptr.load_done();
+        self.admits(done, self.ptr.load_ticket(), count)
+    }
+
     /// Waits until a post of `count` entries would begin at once. Nothing is reserved, so leaving is free; another
     /// poster may be faster.
     ///
@@ -287,7 +316,7 @@ impl<P: Platform> Poster<'_, P> {
     pub(crate) fn wait_for_room(self, count: u64, deadline: Deadline) -> Result<(), FaultKind> {
         let ptr = self.ptr;
         let mut stall = StallDetector::new(ptr.now_ns());
-        while !self.admits(ptr.load_ticket(), count) {
+        while !self.has_room(count) {
             if let Err(fault) = self.waiter().attend(&mut stall) {
                 return Err(fault.kind);
             }

@@ -4,6 +4,8 @@
 //! A ticket is logical and never restarts. A path's ring counts from its own zero: `physical = ticket -
 //! base`, modulo 2^64, where `base` is set when a channel enters the path.
 
+use shunt_layout::state::Word;
+
 /// Bits of the counters a NIC keeps of messages and packets.
 const COUNTER24: u64 = 0xff_ffff;
 
@@ -13,11 +15,12 @@ pub const fn fits(first: u64, count: u64, done: u64, depth: u64) -> bool {
     first + count <= done + depth
 }
 
-/// The same for a ring whose `done` is not after `first`: then the two lie less than 2^32 apart, since fewer callers
-/// than that wait for room, and 32 bits tell. `mask` is the depth less one, `count` not 0.
+/// True if tickets from that of `first` on fit the ring of their own generation, of which `done` is the first
+/// unfinished ticket: words that differ by so little have one slot, one generation and one flag. `mask` is the depth
+/// less one, `count` not 0.
 #[inline(always)]
-pub const fn fits_near(first: u64, count: u64, done: u64, mask: u32) -> bool {
-    (first as u32).wrapping_add(count as u32 - 1).wrapping_sub(done as u32) <= mask
+pub const fn fits_as_words(first: Word, count: u64, done: Word, mask: u32) -> bool {
+    first.0.wrapping_sub(done.0).wrapping_add(count - 1) <= mask as u64
 }
 
 /// The ring position of a physical index.
@@ -37,6 +40,7 @@ pub const fn unwrap24(floor: u64, seen: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shunt_layout::state::CLOSED;
 
     #[test]
     fn a_full_ring_is_full() {
@@ -46,12 +50,25 @@ mod tests {
     }
 
     #[test]
-    fn near_is_told_in_32_bits() {
-        for done in [0u64, 7, 0xffff_fffd, 0x1_0000_0000, (1 << 52) - 9] {
-            for ahead in [0u64, 1, 3, 4, 5, 1000] {
-                let first = done + ahead;
-                assert_eq!(fits_near(first, 1, done, 3), fits(first, 1, done, 4), "{done} {ahead}");
+    fn words_of_one_generation_tell_the_room_there_is() {
+        for done in [0u64, 7, 0xffff_fffd, 0x1_0000_0000, (1 << 52) - 1009] {
+            for (ahead, count) in [(0u64, 1u64), (0, 4), (1, 3), (1, 4), (3, 1), (4, 1), (1000, 1)] {
+                let word = |index| Word::new(2, 7, index);
+                let told = fits_as_words(word(done + ahead), count, word(done), 3);
+                assert_eq!(told, fits(done + ahead, count, done, 4), "{done} {ahead} {count}");
             }
+        }
+    }
+
+    #[test]
+    fn words_of_two_generations_never_fit() {
+        let done = Word::new(2, 7, 40);
+        let closed = Word(done.0 | CLOSED);
+        for other in
+            [Word::new(1, 7, 40), Word::new(2, 8, 40), Word::new(2, 6, 40), Word::new(3, 0, 0), closed]
+        {
+            assert!(!fits_as_words(other, 1, done, 1023), "{other:?}");
+            assert!(!fits_as_words(done, 1, other, 1023), "{other:?}");
         }
     }
 

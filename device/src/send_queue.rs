@@ -166,17 +166,19 @@ impl<'s, P: Platform> SendQueue<'s, P> {
         }
     }
 
-    /// Tells the NIC of everything below physical index `next`. The caller holds the post lock, so doorbell stores of
-    /// one QP never interleave.
+    /// Tells the NIC of everything below physical index `next`: WQEs that who wrote them put before a barrier, and that
+    /// the caller has acquired since. A NIC may read the record at any time. The caller holds the post lock, so
+    /// doorbell stores of one QP never interleave.
     #[inline(always)]
     pub(crate) fn ring_doorbell(&self, next: u64) {
         let p = self.state.platform;
-        // A NIC may read the record at any time.
-        p.published_before_ring();
         // SAFETY: record and register of this path, which upload and agent wrote into its row.
         unsafe {
             p.store_doorbell_record(self.doorbell_record as *mut u32, doorbell::send_counter(next));
-            p.record_before_register();
+            match root!(self.state, own_end) {
+                0 => p.record_before_register(),
+                _ => p.own_stores_before_store(),
+            }
             p.store_register(self.doorbell_register as *mut u64, doorbell::register(next, self.qpn_shifted));
         }
     }

@@ -99,6 +99,7 @@ macro_rules! accesses {
 accesses!(u64 {
     load: load() -> u64;
     load_acquire: load_acquire() -> u64;
+    load_base: load_base() -> u64;
     store: store(value: u64);
     store_release: store_release(value: u64);
     fetch_add: fetch_add(value: u64) -> u64;
@@ -107,7 +108,7 @@ accesses!(u64 {
     fetch_and: fetch_and(value: u64) -> u64;
     compare_swap: compare_swap(expected: u64, new: u64) -> u64;
     compare_swap_behind_barrier: compare_swap_behind_barrier(expected: u64, new: u64) -> u64;
-    compare_swap_in_turn: compare_swap_in_turn(expected: u64, new: u64, tries: u32) -> u64;
+    compare_swap_acquire: compare_swap_acquire(expected: u64, new: u64) -> u64;
 });
 
 accesses!(u32 {

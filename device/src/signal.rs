@@ -38,8 +38,9 @@ impl<P: Platform> Signals<'_, P> {
     #[inline(always)]
     fn post_monotone(self, at: HeapOffset, value: u64) -> Posted {
         let poster = self.poster();
+        let done = poster.glance_at_done();
         let reserved = if self.writer().is_unordered() { Word(UNRESERVED) } else { poster.reserve(1) };
-        if !poster.admits(reserved, 1) {
+        if !poster.admits(done, reserved, 1) {
             let posted = Self::post_monotone_slow(self.ptr.state, self.ptr.row(), reserved.0, at.0, value);
             return Posted::from_raw(posted);
         }

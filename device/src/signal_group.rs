@@ -59,12 +59,14 @@ impl<'s, P: Platform> SignalGroup<'s, P> {
             Signal::Add(add) => (Amo::Add64(add), ADD_TAG),
         };
         let answer = writer.unwanted(queue, tag);
-        if self.tickets(signal) == 1 {
-            return writer.amo(queue, place(0), at, amo, answer);
-        }
+        let bracketed = self.tickets(signal) > 1;
         let number = word.index() + first + 2;
-        writer.ledger(queue, place(0), 0, number);
-        writer.amo(queue, place(1), at, amo, answer);
-        writer.ledger(queue, place(2), 1, number);
+        if bracketed {
+            writer.ledger(queue, place(0), 0, number);
+        }
+        writer.amo(queue, place(bracketed as u64), at, amo, answer);
+        if bracketed {
+            writer.ledger(queue, place(2), 1, number);
+        }
     }
 }

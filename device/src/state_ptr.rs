@@ -100,6 +100,16 @@ impl<'s, P: Platform> StatePtr<'s, P> {
         P::FAULT_TOLERANCE && root!(self, policy.fault_tolerance) != 0
     }
 
+    /// WQEs that the caller wrote are visible, to NICs too, before what it stores next; and so is what they send, which
+    /// lies in the heap before offset `end`, 0 if they send nothing.
+    #[inline(always)]
+    pub(crate) fn wqes_before_publish(self, end: u64) {
+        match end < root!(self, own_end) {
+            true => self.platform.own_stores_before_store(),
+            false => self.platform.wqes_before_publish(),
+        }
+    }
+
     /// The numbers of the policy. On a GPU those that nobody looks at are not read.
     #[inline(always)]
     pub(crate) fn policy(self) -> Policy {
@@ -153,7 +163,7 @@ impl<'s, P: Platform> StatePtr<'s, P> {
     #[inline(always)]
     pub(crate) fn peer_heap(self, peer: u32) -> u64 {
         // SAFETY: `peer_heap` has a word for each PE.
-        unsafe { self.row_of::<u64>(root!(self, peer_heap), peer) }.load()
+        unsafe { self.row_of::<u64>(root!(self, peer_heap), peer) }.load_base()
     }
 
     /// The lkey of a heap offset on a local rail, big-endian.
@@ -356,14 +366,6 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
     #[inline(always)]
     pub(crate) fn scratch_extra(self, number: u32) -> Shared<'s, P, u64> {
         self.scratch((root!(self.state, scratch_per_channel) - state::SCRATCH_EXTRA + number) as u64)
-    }
-
-    /// Address where answers go that nobody wants.
-    #[inline(always)]
-    pub(crate) fn sink(self) -> u64 {
-        // In 32 bits: a scratch of 2^32 words would not fit any GPU.
-        let words = self.row() * root!(self.state, scratch_per_channel);
-        root!(self.state, sink) + words as u64 * 8
     }
 
     /// Heap offset, at the peer, of this channel's two ledger words.

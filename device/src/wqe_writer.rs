@@ -43,7 +43,11 @@ impl<'s, P: Platform> WqeWriter<'s, P> {
     /// An answer that goes where nobody looks.
     #[inline(always)]
     pub(crate) fn unwanted(self, queue: &SendQueue<'s, P>, tag: u32) -> Answer {
-        Answer { at: self.ptr.sink(), lkey_be: self.ptr.state.scratch_lkey(queue.local_rail), tag }
+        Answer {
+            at: root!(self.ptr.state, sink),
+            lkey_be: self.ptr.state.scratch_lkey(queue.local_rail),
+            tag,
+        }
     }
 
     #[inline(always)]
@@ -75,7 +79,8 @@ impl<'s, P: Platform> WqeWriter<'s, P> {
     /// That word, written.
     #[inline(always)]
     pub(crate) fn ledger(self, queue: &SendQueue<'s, P>, place: Place, which: u64, number: u64) {
-        let (remote, rkey) = self.ptr.remote(queue.remote_rail, self.ledger_word(which));
-        queue.write(place.index, &wqe_write::ledger(place, remote, rkey, number));
+        // Both words lie under one key: it is looked up for the first.
+        let (remote, rkey) = self.ptr.remote(queue.remote_rail, self.ledger_word(0));
+        queue.write(place.index, &wqe_write::ledger(place, remote + which * 8, rkey, number));
     }
 }

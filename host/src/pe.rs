@@ -150,6 +150,11 @@ impl Pe {
         let contents = Contents {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
+            own_heap: match config.split {
+                Some(split) => split.device.min(config.heap_bytes),
+                None if gpu.host_reaches_heap() => 0,
+                None => config.heap_bytes,
+            },
             tail,
             plain_atomics,
             host_channels: config.host_channels.unwrap_or(0),

@@ -27,6 +27,8 @@ pub struct Contents<'a> {
     pub host_channels: u32,
     /// What the job may use of it.
     pub heap_bytes: u64,
+    /// Bytes at its start that lie in the memory of the device.
+    pub own_heap: u64,
     /// First address of each PE's heap.
     pub peer_heap: &'a [u64],
     /// Rails of each PE.
@@ -104,7 +106,11 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         hot: at(&side.hot),
         host_channels: contents.host_channels,
         reserved2: 0,
-        reserved3: [0; 3],
+        own_end: match side.region {
+            Region::Host => 0,
+            Region::Device => contents.own_heap + 1,
+        },
+        reserved3: [0; 2],
     }
 }
 
@@ -341,6 +347,7 @@ mod tests {
         f(&Contents {
             heap: Span { address: 0x7000_0000, bytes: (1 << 20) + 4 * 16 },
             heap_bytes: 1 << 20,
+            own_heap: 3 << 18,
             tail: HeapTail::new(1 << 20, 4, false),
             plain_atomics: false,
             host_channels: 0,
@@ -399,6 +406,7 @@ mod tests {
         };
         let root = |side| with_contents(|contents| device_state(&plan, bases, side, contents));
         let (host, kernels) = (root(&plan.host), root(plan.of_kernels()));
+        assert_eq!((host.own_end, kernels.own_end), (0, (3 << 18) + 1));
         let inside = |span: Span, address: u64| (span.address..span.address + span.bytes).contains(&address);
         for (state, span) in [(&host, spans[0]), (&kernels, spans[1])] {
             let own =

@@ -33,4 +33,4 @@ pub mod status;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).
-pub const ABI_VERSION: u32 = 15;
+pub const ABI_VERSION: u32 = 16;

@@ -137,7 +137,7 @@ fn structures(mut out: &mut Vec<String>) {
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
         steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, plain_atomics,
-        mirrors, homes, hot, host_channels, reserved2, reserved3,
+        mirrors, homes, hot, host_channels, reserved2, own_end, reserved3,
     });
     structure!(out, Switch {
         owner, word, from, back, close, done_at_close, journal_end, executed, request, step_since_ns,

@@ -84,9 +84,6 @@ impl Platform for Counting<'_> {
     fn wqes_before_publish(self) {
         self.0.wqes_before_publish();
     }
-    fn published_before_ring(self) {
-        self.0.published_before_ring();
-    }
     fn record_before_register(self) {
         self.0.record_before_register();
     }

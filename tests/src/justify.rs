@@ -390,7 +390,8 @@ impl<'a> Judge<'a> {
                 // A channel carries signals if its PE sends; where all do, credits go with them.
                 let adds = side == Side::Sender || self.outcome.spec.both_ways;
                 let homeless = if adds { self.no_way_home(pe, peer, channel) } else { Vec::new() };
-                self.no_path(pe, peer, channel).iter().chain(&homeless).any(lost)
+                let none = self.no_path(pe, peer, channel).iter().chain(&homeless).any(lost);
+                none || self.nobody_looks(pe, peer, channel, ended_ns.saturating_sub(wanted))
             }
             Ended::FenceUnproven => self.unfenced(pe, peer, channel),
             Ended::Completion => self.outcome.spec.ft_off || self.own_error(pe, peer, channel),
@@ -418,6 +419,20 @@ impl<'a> Judge<'a> {
         let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
         let killed = self.of_pe(pe).any(|(_, fault)| fault == PeFault::AgentKilled);
         self.killed(peer).is_some() && (killed || self.touches_nothing())
+    }
+
+    /// True if a path of the channel was harmed, agents leave channels alone, and no kernel of the peer looked at its
+    /// own end since `since_ns`. A direction that nobody looks at does not leave a fenced path, and that is not made
+    /// again until it has been left.
+    fn nobody_looks(&self, pe: u32, peer: u32, channel: u32, since_ns: u64) -> bool {
+        let ended = |report: &Report| report.ended_ns.saturating_sub(self.outcome.began_ns) < since_ns;
+        let looks_there =
+            |report: &&Report, at: u32, other: u32| (at, other, report.stream.channel) == (peer, pe, channel);
+        let mut senders = self.outcome.senders.iter().filter(|r| looks_there(r, r.stream.from, r.stream.to));
+        let mut receivers =
+            self.outcome.receivers.iter().filter(|r| looks_there(r, r.stream.to, r.stream.from));
+        let harmed = self.any_path(pe, peer, channel).any(|path| !self.harm_of(pe, peer, path).is_empty());
+        self.touches_nothing() && harmed && senders.all(ended) && receivers.all(ended)
     }
 
     /// True if agents put nothing on the wire of channels at rest.

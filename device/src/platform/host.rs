@@ -155,9 +155,6 @@ impl Platform for Host<'_> {
     fn wqes_before_publish(self) {
         dma::stores_before_store();
     }
-    fn published_before_ring(self) {
-        fence(Ordering::Acquire);
-    }
     unsafe fn store_doorbell_record(self, address: *mut u32, value: u32) {
         // The NIC may fetch WQEs as soon as it sees the counter.
         dma::stores_before_store();

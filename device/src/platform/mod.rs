@@ -103,18 +103,11 @@ pub trait Platform: Copy {
         // SAFETY: forwarded to the caller.
         unsafe { self.compare_swap(address, expected, new) }
     }
-    /// The same in turn, `tries` times at most: while the old value is another, others come first.
+    /// Compare and swap that acquires, behind a barrier of the caller's.
     #[inline(always)]
-    unsafe fn compare_swap_in_turn(self, address: *mut u64, expected: u64, new: u64, mut tries: u32) -> u64 {
-        loop {
-            // SAFETY: forwarded to the caller.
-            let old = unsafe { self.compare_swap_behind_barrier(address, expected, new) };
-            tries = tries.saturating_sub(1);
-            if old == expected || tries == 0 {
-                return old;
-            }
-            self.relax();
-        }
+    unsafe fn compare_swap_acquire(self, address: *mut u64, expected: u64, new: u64) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.compare_swap(address, expected, new) }
     }
     /// Takes a lock word if it is free.
     unsafe fn try_lock(self, address: *mut u32) -> bool;
@@ -174,6 +167,12 @@ pub trait Platform: Copy {
     }
     /// A word of a table that never changes while kernels run.
     unsafe fn load_key(self, address: *const u32) -> u32;
+    /// The same of 64 bits.
+    #[inline(always)]
+    unsafe fn load_base(self, address: *const u64) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.load(address) }
+    }
     /// A block of the journal.
     unsafe fn load_wqe(self, address: *const Wqebb) -> Wqebb;
     /// One 16-byte segment of a WQE.
@@ -186,10 +185,15 @@ pub trait Platform: Copy {
             unsafe { self.store_segment(address, segment) }
         }
     }
-    /// WQE stores of this group are visible before `ready` says so.
+    /// WQE stores of this group are visible, to NICs too, before `ready` says so.
     fn wqes_before_publish(self);
-    /// What `ready` covers is visible before the doorbell of it.
-    fn published_before_ring(self);
+    /// [`wqes_before_publish`](Self::wqes_before_publish) and [`record_before_register`](Self::record_before_register)
+    /// where rings and records lie in the memory of the device that this runs on. NICs read what is there as a fence of
+    /// the device left it, so a fence of the whole system is not needed.
+    #[inline(always)]
+    fn own_stores_before_store(self) {
+        self.wqes_before_publish();
+    }
     /// The send counter of a doorbell record, visible to the NIC after the WQEs it covers.
     unsafe fn store_doorbell_record(self, address: *mut u32, value: u32);
     /// The doorbell record is visible before the register is written.

@@ -215,26 +215,18 @@ impl<const FT: bool> Platform for Gpu<FT> {
         old
     }
 
-    // The three loops that wait a moment are assembly whole: a compiler that turns a loop round copies its head, the
-    // atomic too.
     #[inline(always)]
-    unsafe fn compare_swap_in_turn(self, address: *mut u64, expected: u64, new: u64, tries: u32) -> u64 {
+    unsafe fn compare_swap_acquire(self, address: *mut u64, expected: u64, new: u64) -> u64 {
         let old;
         unsafe {
-            asm!("{{ .reg .pred %more, %left; .reg .b32 %n;",
-                 "mov.u32 %n, {tries};",
-                 "AGAIN: atom.relaxed.sys.global.cas.b64 {old}, [{address}], {expected}, {new};",
-                 "setp.ne.u64 %more, {old}, {expected};",
-                 "sub.u32 %n, %n, 1;",
-                 "@%more nanosleep.u32 {relax};",
-                 "setp.ne.and.u32 %left, %n, 0, %more;",
-                 "@%left bra AGAIN; }}",
-                 old = out(reg64) old, address = in(reg64) address, expected = in(reg64) expected,
-                 new = in(reg64) new, tries = in(reg32) tries, relax = const RELAX_NS, options(nostack))
+            asm!("atom.acquire.sys.global.cas.b64 {}, [{}], {}, {};",
+                 out(reg64) old, in(reg64) address, in(reg64) expected, in(reg64) new, options(nostack))
         };
         old
     }
 
+    // The two loops that wait a moment are assembly whole: a compiler that turns a loop round copies its head, the
+    // atomic too.
     #[inline(always)]
     unsafe fn try_lock_for(self, address: *mut u32, tries: u32) -> bool {
         let old: u32;
@@ -337,11 +329,22 @@ impl<const FT: bool> Platform for Gpu<FT> {
     #[inline(always)]
     unsafe fn load_key(self, address: *const u32) -> u32 {
         let value;
-        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run,
-        // and `pure` because of that too: two reads of one key may be one.
+        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run; `pure` and
+        // `nomem` because of that too: two reads of one key may be one, whatever is stored between them.
         unsafe {
             asm!("ld.global.nc.b32 {}, [{}];",
-                 out(reg32) value, in(reg64) address, options(pure, readonly, nostack))
+                 out(reg32) value, in(reg64) address, options(pure, nomem, nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn load_base(self, address: *const u64) -> u64 {
+        let value;
+        // As `load_key`.
+        unsafe {
+            asm!("ld.global.nc.b64 {}, [{}];",
+                 out(reg64) value, in(reg64) address, options(pure, nomem, nostack))
         };
         value
     }
@@ -387,17 +390,15 @@ impl<const FT: bool> Platform for Gpu<FT> {
 
     #[inline(always)]
     fn wqes_before_publish(self) {
-        // The reader of `ready` that acts on it is the lane that rings, and by PTX's model its `.sys` fence would cover
-        // these stores as well. Rings lie in the host's memory, and there NVSHMEM does not rely on a fence of another
-        // block to push them out either: a NIC that fetched the old WQE would repeat an old put, which nobody notices.
+        // Each group does this for its own WQEs, as NVSHMEM does where rings lie in the host's memory: a NIC that
+        // fetched the old WQE would repeat an old put, which nobody notices. The lane that rings for others only
+        // acquires what they published.
         unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
     }
 
     #[inline(always)]
-    fn published_before_ring(self) {
-        // Acquires what other lanes published, and puts it before the doorbell record in the NIC's eyes: a
-        // NIC may read the record at any time, also before its register is written.
-        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+    fn own_stores_before_store(self) {
+        unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) };
     }
 
     #[inline(always)]

@@ -48,7 +48,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
             return Next::Wait;
         }
         if self.ptr.still_closed(closed) {
-            self.doorbell().ring_locked(ready.index(), &queue);
+            self.doorbell().ring_locked(self.doorbell().posted(), ready.index(), &queue);
         }
         self.doorbell().unlock();
         let at = match self.poller().poll() {

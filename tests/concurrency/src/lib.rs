@@ -310,6 +310,13 @@ macro_rules! platform {
                     Ok(old) | Err(old) => old,
                 }
             }
+            unsafe fn compare_swap_acquire(self, address: *mut u64, expected: u64, new: u64) -> u64 {
+                let order = if self.0.unordered_publish { Ordering::Relaxed } else { Ordering::Acquire };
+                match self.0.word(address as usize).compare_exchange(expected, new, order, Ordering::Relaxed)
+                {
+                    Ok(old) | Err(old) => old,
+                }
+            }
             unsafe fn try_lock(self, address: *mut u32) -> bool {
                 self.0.no_post_lock
                     || self
@@ -359,11 +366,6 @@ macro_rules! platform {
             fn wqes_before_publish(self) {
                 if !self.0.unordered_publish {
                     fence(Ordering::Release);
-                }
-            }
-            fn published_before_ring(self) {
-                if !self.0.unordered_publish {
-                    fence(Ordering::Acquire);
                 }
             }
             unsafe fn store_doorbell_record(self, address: *mut u32, value: u32) {

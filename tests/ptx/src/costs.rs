@@ -47,13 +47,24 @@ pub struct Row {
 }
 
 impl Row {
-    /// What is wrong with it, if anything is: with queues in the GPU's memory nothing waits for the host's.
+    /// What is wrong with it, if anything is. With queues in the GPU's memory nothing waits for the host's, and a post
+    /// needs no fence of the whole system; with queues in the host's it needs two, before `ready` and before the
+    /// register.
     pub fn wrong(&self) -> Option<String> {
-        let host = self.counts.host;
-        let waits = self.on_gpu && host.loads + host.atomics > 0;
-        waits.then(|| {
+        let Counts { host, doorbells, fences_system, .. } = &self.counts;
+        let (place, due) = if self.on_gpu { ("GPU", 0) } else { ("host", 2) };
+        if self.on_gpu && host.loads + host.atomics > 0 {
             let met = format!("{} loads, {} read-modify-writes", host.loads, host.atomics);
-            format!("{}, queues on the GPU: expected no wait for the host's memory, got {met}", self.what)
+            return Some(format!(
+                "{}, queues on the GPU: expected no wait for the host's memory, got {met}",
+                self.what
+            ));
+        }
+        (*doorbells > 0 && *fences_system != due).then(|| {
+            format!(
+                "{}, queues on the {place}: expected {due} fences of the system, got {fences_system}",
+                self.what
+            )
         })
     }
 }

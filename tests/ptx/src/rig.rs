@@ -116,7 +116,11 @@ impl Rig {
                     || near.iter().any(ours)
             };
             // SAFETY: the cluster keeps the state mapped as long as kernels run; nobody writes its root.
-            let root = unsafe { *kernel.state };
+            let mut root = unsafe { *kernel.state };
+            if root.own_end > 0 {
+                // The heap counts as the GPU's, as it is where queues are.
+                root.own_end = root.heap_bytes + 1;
+            }
             // SAFETY: the root of a device state is plain words.
             let bytes = unsafe {
                 std::slice::from_raw_parts((&raw const root).cast::<u8>(), size_of::<DeviceState>()).to_vec()

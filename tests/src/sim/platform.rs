@@ -20,6 +20,9 @@ pub struct Access {
 /// Answers for how many nanoseconds the access is held up.
 pub type Hook = Box<dyn FnMut(Access) -> u64>;
 
+/// How long a barrier takes, by its name.
+type BarrierHook = Box<dyn FnMut(&'static str) -> u64>;
+
 /// When device code is stopped between two of its instructions.
 #[derive(Default)]
 pub struct Interference {
@@ -41,6 +44,8 @@ pub struct Interference {
     hook: RefCell<Option<Hook>>,
     /// The hook holds up one access, and is not asked again.
     once: Cell<bool>,
+    /// If there: what each barrier of a post takes, by its name.
+    barriers: RefCell<Option<BarrierHook>>,
 }
 
 impl Interference {
@@ -74,6 +79,11 @@ impl Interference {
     pub fn ask(&self, hook: impl FnMut(Access) -> u64 + 'static) {
         self.once.set(false);
         self.hook.replace(Some(Box::new(hook)));
+    }
+
+    /// Asks this how long each barrier of a post takes.
+    pub fn ask_of_barriers(&self, hook: impl FnMut(&'static str) -> u64 + 'static) {
+        self.barriers.replace(Some(Box::new(hook)));
     }
 }
 
@@ -130,6 +140,17 @@ impl<'w> SimPlatform<'w> {
         {
             self.interference.stop.set(self.interference.then.take());
             self.world.sleep(ns);
+        }
+    }
+
+    fn barrier(self, name: &'static str) {
+        let hook = self.interference.barriers.take();
+        if let Some(mut hook) = hook {
+            let ns = hook(name);
+            self.interference.barriers.replace(Some(hook));
+            if ns > 0 {
+                self.world.sleep(ns);
+            }
         }
     }
 
@@ -192,12 +213,15 @@ impl Platform for SimPlatform<'_> {
         unsafe fn store_register(address: *mut u64, value: u64);
     }
     fn wqes_before_publish(self) {
+        self.barrier("wqes_before_publish");
         self.host.wqes_before_publish();
     }
-    fn published_before_ring(self) {
-        self.host.published_before_ring();
+    fn own_stores_before_store(self) {
+        self.barrier("own_stores_before_store");
+        self.host.own_stores_before_store();
     }
     fn record_before_register(self) {
+        self.barrier("record_before_register");
         self.host.record_before_register();
     }
     fn cqe_before_data(self) {

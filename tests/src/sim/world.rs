@@ -269,7 +269,7 @@ impl SimWorld {
     }
 
     /// The number of the actor that runs.
-    pub(crate) fn current(&self) -> Option<usize> {
+    pub fn current(&self) -> Option<usize> {
         self.current.get()
     }
 

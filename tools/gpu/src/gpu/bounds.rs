@@ -15,6 +15,8 @@ const BUDGET: &[(&str, &[(&str, usize)])] = &[
     ("shunt_kernel_put_warp", &[("sass", 336), ("loads", 12), ("atomics", 4)]),
     ("shunt_kernel_signal_monotone_warp", &[("sass", 224)]),
     ("shunt_kernel_signal_add_warp", &[("sass", 224)]),
+    // Three entries, of which two are words of the ledger.
+    ("shunt_kernel_signal_cleared_warp", &[("sass", 400)]),
     ("shunt_kernel_amo_add64_warp", &[("sass", 224)]),
     ("shunt_kernel_quiet_warp", &[("sass", 80)]),
 ];
@@ -124,6 +126,7 @@ mod tests {
             row("put", 336),
             row("signal_monotone", 224),
             row("signal_add", 224),
+            row("signal_cleared", 400),
             row("amo_add64", 224),
             row("quiet", 80),
         ]
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn what_has_a_budget_is_there() {
         let mut rows = at_the_budget();
-        rows.remove(4);
+        rows.pop();
         assert_eq!(over_budget(&rows), ["sm_90 shunt_kernel_quiet_warp: has a budget, and was not built"]);
         // The same functions of another architecture are no substitute, nor held to it.
         rows.iter_mut().for_each(|row| row.arch = "sm_80".to_owned());
