@@ -145,8 +145,22 @@ fn run(on_device: bool) -> Vec<(String, u64, String)> {
     cluster.sim.finish(&task)
 }
 
+/// The heap of each PE counts as the GPU's, where queues are.
+fn own_heaps(cluster: &Cluster) {
+    for pe in 0..cluster.spec.pes {
+        let root = cluster.pe(pe).state().cast_mut();
+        // SAFETY: mapped as long as the cluster is; no kernel runs yet.
+        unsafe {
+            if (*root).own_end > 0 {
+                (*root).own_end = (*root).heap_bytes + 1;
+            }
+        }
+    }
+}
+
 /// Charges each access of kernels from here on.
 fn charge_all(cluster: &Cluster, counts: &Counts) {
+    own_heaps(cluster);
     let (world, counted) = (cluster.sim.world(), counts.clone());
     cluster.interference.ask(move |access| charge(&world, &counted, access));
     let (world, counted) = (cluster.sim.world(), counts.clone());
