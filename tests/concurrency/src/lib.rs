@@ -218,6 +218,8 @@ macro_rules! platform {
             pub rung: Mutex<Vec<(usize, u64)>>,
             /// What the test takes away.
             pub unordered_publish: bool,
+            /// See `unordered_publish`: a group does not acquire what those before it published.
+            pub unacquired_turn: bool,
             /// See `unordered_publish`.
             pub no_post_lock: bool,
         }
@@ -236,6 +238,7 @@ macro_rules! platform {
                     clock: std::sync::atomic::AtomicU64::new(1),
                     rung: Mutex::default(),
                     unordered_publish: false,
+                    unacquired_turn: false,
                     no_post_lock: false,
                 };
                 let (words, halves) = memory.bench.shared(slots);
@@ -311,7 +314,8 @@ macro_rules! platform {
                 }
             }
             unsafe fn compare_swap_acquire(self, address: *mut u64, expected: u64, new: u64) -> u64 {
-                let order = if self.0.unordered_publish { Ordering::Relaxed } else { Ordering::Acquire };
+                let relaxed = self.0.unordered_publish || self.0.unacquired_turn;
+                let order = if relaxed { Ordering::Relaxed } else { Ordering::Acquire };
                 match self.0.word(address as usize).compare_exchange(expected, new, order, Ordering::Relaxed)
                 {
                     Ok(old) | Err(old) => old,

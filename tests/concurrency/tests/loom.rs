@@ -66,8 +66,8 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Two warps post at once: tickets, blocks, `ready`, `posted` and the last doorbell.
-fn two_posts(unordered_publish: bool, no_post_lock: bool) {
-    let memory = Arc::new(Memory { unordered_publish, no_post_lock, ..Memory::new(1) });
+fn two_posts(memory: Memory) {
+    let memory = Arc::new(memory);
     let other = memory.clone();
     let thread = loom::thread::spawn(move || post(&other, 1));
     let mine = post(&memory, 0);
@@ -87,19 +87,25 @@ fn two_posts(unordered_publish: bool, no_post_lock: bool) {
 
 #[test]
 fn two_warps_post() {
-    explore(3, || two_posts(false, false));
+    explore(3, || two_posts(Memory::new(1)));
 }
 
 #[test]
 #[should_panic(expected = "no loss")]
 fn without_order_a_doorbell_covers_what_is_not_there() {
-    explore(3, || two_posts(true, false));
+    explore(3, || two_posts(Memory { unordered_publish: true, ..Memory::new(1) }));
+}
+
+#[test]
+#[should_panic(expected = "no loss")]
+fn without_acquiring_its_turn_a_doorbell_covers_what_is_not_there() {
+    explore(3, || two_posts(Memory { unacquired_turn: true, ..Memory::new(1) }));
 }
 
 #[test]
 #[should_panic(expected = "all that was published was rung")]
 fn without_the_post_lock_a_doorbell_goes_back() {
-    explore(3, || two_posts(false, true));
+    explore(3, || two_posts(Memory { no_post_lock: true, ..Memory::new(1) }));
 }
 
 /// Ticket 0 has an error completion on path 0; one warp switches, answered by its agent, while the other posts.
