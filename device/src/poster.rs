@@ -124,9 +124,9 @@ impl<P: Platform> Poster<'_, P> {
         self.publish_with_doorbell(word, count, queue, (0, true))
     }
 
-    /// The same of what sends bytes from the heap before offset `end`, and rings only if `ring`. What is not rung is
-    /// part of the stream all the same: who posts behind it rings for it, or who waits (`Waiter::attend`), or the
-    /// switch that finds it in the journal.
+    /// The same of what a NIC reads, or writes, in this PE's heap before offset `end`, and rings only if `ring`. What
+    /// is not rung is part of the stream all the same: who posts behind it rings for it, or who waits
+    /// (`Waiter::attend`), or the switch that finds it in the journal.
     #[inline(always)]
     pub(crate) fn publish_with_doorbell(
         self,

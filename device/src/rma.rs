@@ -167,7 +167,7 @@ impl<'s, P: Platform> Rma<'s, P> {
             if last {
                 tail(&queue, word, 1);
             }
-            let end = if DATA { transfer.local + bytes as u64 } else { 0 };
+            let end = transfer.local + bytes as u64;
             let posted = poster.publish_with_doorbell(word, count, &queue, (end, ring));
             if last || is_none(posted.raw()) {
                 return posted;

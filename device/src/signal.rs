@@ -118,6 +118,7 @@ impl<P: Platform> Signals<'_, P> {
             self.multi_block().count_one(word.slot());
         }
         writer.amo(&queue, queue.place(word, 0), dst, amo, answer);
-        poster.publish(word, count, &queue)
+        let end = result.map_or(0, |at| at.0 + size_of::<u64>() as u64);
+        poster.publish_with_doorbell(word, count, &queue, (end, true))
     }
 }

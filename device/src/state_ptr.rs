@@ -100,8 +100,8 @@ impl<'s, P: Platform> StatePtr<'s, P> {
         P::FAULT_TOLERANCE && root!(self, policy.fault_tolerance) != 0
     }
 
-    /// WQEs that the caller wrote are visible, to NICs too, before what it stores next; and so is what they send, which
-    /// lies in the heap before offset `end`, 0 if they send nothing.
+    /// WQEs that the caller wrote are visible, to NICs too, before what it stores next; and so is what it stored before
+    /// where they have a NIC read or write, which lies in the heap before offset `end`, 0 if they do neither.
     #[inline(always)]
     pub(crate) fn wqes_before_publish(self, end: u64) {
         match end < root!(self, own_end) {

@@ -151,8 +151,8 @@ impl Pe {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
             own_heap: match config.split {
+                _ if gpu.host_reaches_heap() || !gpu.has_queues() => 0,
                 Some(split) => split.device.min(config.heap_bytes),
-                None if gpu.host_reaches_heap() => 0,
                 None => config.heap_bytes,
             },
             tail,

@@ -27,7 +27,7 @@ pub struct Contents<'a> {
     pub host_channels: u32,
     /// What the job may use of it.
     pub heap_bytes: u64,
-    /// Bytes at its start that lie in the memory of the device.
+    /// Bytes at its start that lie in the memory of the device, as queues do; 0 if queues do not.
     pub own_heap: u64,
     /// First address of each PE's heap.
     pub peer_heap: &'a [u64],
@@ -106,9 +106,9 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         hot: at(&side.hot),
         host_channels: contents.host_channels,
         reserved2: 0,
-        own_end: match side.region {
-            Region::Host => 0,
-            Region::Device => contents.own_heap + 1,
+        own_end: match (side.region, contents.own_heap) {
+            (Region::Host, _) | (Region::Device, 0) => 0,
+            (Region::Device, own) => own + 1,
         },
         reserved3: [0; 2],
     }

@@ -151,7 +151,7 @@ fn own_heaps(cluster: &Cluster) {
         let root = cluster.pe(pe).state().cast_mut();
         // SAFETY: mapped as long as the cluster is; no kernel runs yet.
         unsafe {
-            if (*root).own_end > 0 {
+            if cluster.spec.queues_on_device {
                 (*root).own_end = (*root).heap_bytes + 1;
             }
         }

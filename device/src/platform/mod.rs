@@ -96,8 +96,8 @@ pub trait Platform: Copy {
         // SAFETY: forwarded to the caller.
         unsafe { self.fetch_add(address, value) }
     }
-    /// Compare and swap behind a barrier of the caller's, such as
-    /// [`wqes_before_publish`](Self::wqes_before_publish): it needs no order of its own.
+    /// Compare and swap behind a barrier of the caller's, such as [`cqe_before_data`](Self::cqe_before_data): it needs
+    /// no order of its own.
     #[inline(always)]
     unsafe fn compare_swap_behind_barrier(self, address: *mut u64, expected: u64, new: u64) -> u64 {
         // SAFETY: forwarded to the caller.
@@ -165,7 +165,8 @@ pub trait Platform: Copy {
             ]
         }
     }
-    /// A word of a table that never changes while kernels run.
+    /// A word of a table that no kernel sees change. An entry changes once, from 0, and kernels that were launched
+    /// before that do not use it.
     unsafe fn load_key(self, address: *const u32) -> u32;
     /// The same of 64 bits.
     #[inline(always)]

@@ -329,8 +329,8 @@ impl<const FT: bool> Platform for Gpu<FT> {
     #[inline(always)]
     unsafe fn load_key(self, address: *const u32) -> u32 {
         let value;
-        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run; `pure` and
-        // `nomem` because of that too: two reads of one key may be one, whatever is stored between them.
+        // The read-only path keeps keys in the L1. Correct because no kernel sees an entry change that it uses; `pure`
+        // and `nomem` because of that too: two reads of one key may be one, whatever is stored between them.
         unsafe {
             asm!("ld.global.nc.b32 {}, [{}];",
                  out(reg32) value, in(reg64) address, options(pure, nomem, nostack))

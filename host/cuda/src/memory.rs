@@ -205,6 +205,10 @@ impl GpuMemory for CudaMemory {
         self.heap == Home::Host
     }
 
+    fn has_queues(&self) -> bool {
+        self.queues.get().is_some()
+    }
+
     fn alloc(&self, bytes: u64, placement: Placement) -> Result<Span, GpuError> {
         let home = home_of(placement, self.heap, self.mover)?;
         // NICs register whole pages, and a dma-buf is of whole pages of the GPU's.

@@ -229,9 +229,9 @@ pub struct DeviceState {
     pub host_channels: u32,
     /// Unused, zero.
     pub reserved2: u32,
-    /// Where rings and doorbell records lie in the memory of the device whose kernels use this root: one more than the
-    /// bytes at the heap's start that lie there, too. What is posted from those, fences of the device order for NICs.
-    /// 0: rings and records lie elsewhere.
+    /// One more than the bytes at the heap's start that lie in the memory of the device whose kernels use this root,
+    /// where rings and doorbell records lie there too: fences of the device order all of that for NICs. 0: rings and
+    /// records lie elsewhere, or the heap does.
     pub own_end: u64,
     /// Unused, zero: up to a multiple of the alignment.
     pub reserved3: [u64; 2],

@@ -111,14 +111,36 @@ pub fn all(kernels: &Rc<Module>, library: Option<&Rc<Module>>) -> Vec<Row> {
     rows
 }
 
-/// The counts of a kernel's second launch, when its first has ended.
+/// Where a put's source begins, and its bytes.
+const SOURCE: (u64, u64) = (16384, 64);
+
+/// What is wrong with the fences of posts with queues on the GPU, by where its part of the heap ends: what has a NIC
+/// read beyond that takes a fence of the system.
+pub fn wrong_scopes(kernels: &Rc<Module>) -> Vec<String> {
+    let end = SOURCE.0 + SOURCE.1;
+    let expected = [("put", end, 0), ("put", end - 1, 1), ("signal_monotone", 0, 0)];
+    let wrong = expected.iter().filter_map(|(kernel, own_heap, due)| {
+        let rig = Rig::with_own_heap(placed(true), kernels, MODE, false, *own_heap);
+        let got = launched(rig, kernel, Group::Warp).fences_system;
+        (got != *due).then(|| {
+            format!("{kernel}, {own_heap} bytes of the heap on the GPU: expected {due} fences of the system, got {got}")
+        })
+    });
+    wrong.collect()
+}
+
 fn operation(module: &Rc<Module>, kernel: &'static str, group: Group, on_gpu: bool) -> Counts {
-    let mut machine = OnMachine(Rig::new(placed(on_gpu), module, MODE, false), Door::Entries);
+    launched(Rig::new(placed(on_gpu), module, MODE, false), kernel, group)
+}
+
+/// The counts of a kernel's second launch, when its first has ended.
+fn launched(rig: Rig, kernel: &'static str, group: Group) -> Counts {
+    let mut machine = OnMachine(rig, Door::Entries);
     let call = Call {
         peer: 1,
-        src: 16384,
+        src: SOURCE.0,
         dst: 49152,
-        bytes: if kernel == "p" { 8 } else { 64 },
+        bytes: if kernel == "p" { 8 } else { SOURCE.1 },
         word: 320,
         value: 1,
         timeout_ns: 1 << 30,

@@ -375,13 +375,14 @@ fn print_moe_costs(module: &Rc<Module>) {
     }
 }
 
-/// The table of operations, and how many of those that find no fault wait for the host's memory although queues lie in
-/// the GPU's.
+/// The table of operations, and how many of those that find no fault have what they should not: waits for the host's
+/// memory although queues lie in the GPU's, or other fences than they need.
 fn print_costs(module: &Rc<Module>, library: Option<&(String, Rc<Module>)>) -> usize {
     println!("{}", costs::HEAD);
     let rows = costs::all(module, library.map(|(_, library)| library));
     rows.iter().for_each(|row| println!("{row}"));
-    let wrongs: Vec<String> = rows.iter().filter_map(costs::Row::wrong).collect();
+    let wrongs: Vec<String> =
+        rows.iter().filter_map(costs::Row::wrong).chain(costs::wrong_scopes(module)).collect();
     wrongs.iter().for_each(|wrong| println!("WRONG {wrong}"));
     wrongs.len()
 }

@@ -102,6 +102,17 @@ impl Rig {
     /// A cluster whose GPUs run this module. A kernel reaches the memory of its own PE, and the heaps of all if they
     /// are `near`.
     pub fn new(cluster: Cluster, module: &Rc<Module>, mode: Mode, near: bool) -> Self {
+        Self::with_own_heap(cluster, module, mode, near, u64::MAX)
+    }
+
+    /// The same, where so many bytes at the start of each heap lie on the GPU, if queues do.
+    pub fn with_own_heap(
+        cluster: Cluster,
+        module: &Rc<Module>,
+        mode: Mode,
+        near: bool,
+        own_heap: u64,
+    ) -> Self {
         let lent = Lent::default();
         let gpu = |pe: u32| {
             let (memories, lent, kernel) = (cluster.memories(), lent.clone(), cluster.kernel(pe));
@@ -117,9 +128,9 @@ impl Rig {
             };
             // SAFETY: the cluster keeps the state mapped as long as kernels run; nobody writes its root.
             let mut root = unsafe { *kernel.state };
-            if root.own_end > 0 {
-                // The heap counts as the GPU's, as it is where queues are.
-                root.own_end = root.heap_bytes + 1;
+            if cluster.spec.queues_on_device {
+                // So much of the heap counts as the GPU's.
+                root.own_end = own_heap.min(root.heap_bytes) + 1;
             }
             // SAFETY: the root of a device state is plain words.
             let bytes = unsafe {

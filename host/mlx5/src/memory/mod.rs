@@ -100,6 +100,10 @@ pub trait GpuMemory: Send + Sync {
     fn host_reaches_heap(&self) -> bool {
         true
     }
+    /// Whether [`Placement::Queues`] is memory of the device.
+    fn has_queues(&self) -> bool {
+        true
+    }
     /// The dma-buf behind a span, for memory that the kernel cannot pin by its address.
     fn dmabuf(&self, _span: Span) -> Result<Option<DmaBuf>, GpuError> {
         Ok(None)
