@@ -229,11 +229,19 @@ fn by_door(
 ) {
     let (mut sum, begun, mut faults) = (Sum::default(), Instant::now(), Vec::new());
     for (number, scenario) in numbered(options, module, door) {
-        let mode = mode(options, relaxed, number);
-        let run = judge(module, &scenario, mode, None, door);
-        sum.add(&scenario.name, &run, found);
-        if let (Some((at_ns, pe, rail)), 0) = (run.first_bell, scenario.status) {
-            faults.push((format!("{}ns:{pe}.{rail}:down", strikes(&scenario, at_ns)), scenario, mode));
+        // The agent may ring before the kernel does: then with another seed.
+        let seeds = (0..4).map(|turn| number + 500 * turn);
+        for mode in seeds.map(|seed| mode(options, relaxed, seed)) {
+            let run = judge(module, &scenario, mode, None, door);
+            sum.add(&scenario.name, &run, found);
+            if scenario.status != 0 {
+                break;
+            }
+            if let Some((at_ns, pe, rail)) = run.first_bell {
+                let fault = format!("{}ns:{pe}.{rail}:down", strikes(&scenario, at_ns));
+                faults.push((fault, scenario.clone(), mode));
+                break;
+            }
         }
     }
     sum.row(&format!("{what}, {}", memory(relaxed)), begun, found);
