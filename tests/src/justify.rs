@@ -422,13 +422,16 @@ impl<'a> Judge<'a> {
     }
 
     /// True if a path of the channel was still harmed at `since_ns`, agents leave channels alone, and no kernel of the
-    /// peer looked at anything since then, or there was none. A direction that nobody looks at does not leave a fenced
-    /// path, and that is not made again until it has been left.
+    /// peer's end of this channel ran since then, or there was none: one that posts on another channel looks at that
+    /// alone. A direction that nobody looks at does not leave a fenced path, and that is not made again until it has
+    /// been left.
     fn nobody_looks(&self, pe: u32, peer: u32, channel: u32, since_ns: u64) -> bool {
         let outcome = self.outcome;
         let ended = |report: &Report| report.ended_ns.saturating_sub(outcome.began_ns) < since_ns;
-        let mut senders = outcome.senders.iter().filter(|report| report.stream.from == peer);
-        let mut receivers = outcome.receivers.iter().filter(|report| report.stream.to == peer);
+        let ends =
+            |report: &Report, at: u32, other: u32| (at, other, report.stream.channel) == (peer, pe, channel);
+        let mut senders = outcome.senders.iter().filter(|r| ends(r, r.stream.from, r.stream.to));
+        let mut receivers = outcome.receivers.iter().filter(|r| ends(r, r.stream.to, r.stream.from));
         let harmed = |path| self.harm_of(pe, peer, path).iter().any(|span| span.until > since_ns);
         let harmed = self.any_path(pe, peer, channel).any(harmed);
         self.touches_nothing() && harmed && senders.all(ended) && receivers.all(ended)
