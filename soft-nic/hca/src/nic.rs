@@ -143,6 +143,11 @@ impl SoftNic {
         self.firmware.take(id)
     }
 
+    /// When the command that was submitted last completes, unless a fault holds it.
+    pub fn commands_done_at(&self) -> u64 {
+        self.firmware.done_at()
+    }
+
     /// How many commands of each opcode were executed, refused ones among them.
     pub fn commands_by_opcode(&self) -> &BTreeMap<u16, u64> {
         self.firmware.executed()

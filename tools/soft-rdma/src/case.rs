@@ -11,10 +11,14 @@ use std::time::Duration;
 /// A runtime directory, short enough for the path of a socket. What killed programs leave goes with it.
 pub struct Runtime(PathBuf);
 
+/// In memory, as a login's own runtime directory is: files made on a disk cost the programs beside them a core.
+const IN_MEMORY: &str = "/dev/shm";
+
 impl Runtime {
     /// Of this process; `name` keeps stages apart.
     pub fn make(name: &str) -> Result<Self> {
-        let path = Path::new("/tmp").join(format!("{name}-{}", std::process::id()));
+        let of = Some(Path::new(IN_MEMORY)).filter(|place| place.is_dir()).unwrap_or(Path::new("/tmp"));
+        let path = of.join(format!("{name}-{}", std::process::id()));
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)

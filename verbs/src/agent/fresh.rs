@@ -3,8 +3,9 @@
 
 use shunt_recovery::nanos::Nanos;
 
-/// A program that has connected nothing for so long has paused.
-const PAUSE: Nanos = Nanos::millis(3);
+/// A program that has connected nothing for so long has paused. The agent looks once in this time meanwhile, and each
+/// look is in the way of a call that connects.
+const PAUSE: Nanos = Nanos::millis(8);
 /// The first waits no longer than this: 64 are connected in 50 to 70 ms on soft NICs.
 const MOST: Nanos = Nanos::millis(100);
 
@@ -66,12 +67,12 @@ mod tests {
     fn changes_of_memory_wait_for_a_pause_and_for_those_that_are_connected_meanwhile() {
         let mut fresh = Fresh::default();
         let at = |ms| Nanos::secs(2) + Nanos::millis(ms);
-        assert_eq!(fresh.after(at(0), None), Some(at(3)));
-        assert_eq!((fresh.after(at(2), Some(at(3))), fresh.after(at(3), Some(at(3)))), (Some(at(3)), None));
+        assert_eq!(fresh.after(at(0), None), Some(at(8)));
+        assert_eq!((fresh.after(at(2), Some(at(8))), fresh.after(at(8), Some(at(8)))), (Some(at(8)), None));
         fresh.add(at(2), 0);
-        assert_eq!(fresh.after(at(3), Some(at(3))), Some(at(5)), "one is connected for it");
-        assert_eq!(fresh.due(at(5)).len(), 1);
-        assert_eq!(fresh.after(at(5), Some(at(5))), None);
+        assert_eq!(fresh.after(at(8), Some(at(8))), Some(at(10)), "one is connected for it");
+        assert_eq!(fresh.due(at(10)).len(), 1);
+        assert_eq!(fresh.after(at(10), Some(at(10))), None);
     }
 
     #[test]
@@ -81,13 +82,13 @@ mod tests {
         let at = |ms| Nanos::secs(2) + Nanos::millis(ms);
         fresh.add(at(0), 0);
         fresh.add(at(2), 1);
-        assert!(fresh.due(at(4)).is_empty());
+        assert!(fresh.due(at(9)).is_empty());
         fresh.remove(|one| *one == 0);
-        assert_eq!((fresh.due_at(), fresh.due(at(5))), (Some(at(5)), vec![1]));
+        assert_eq!((fresh.due_at(), fresh.due(at(10))), (Some(at(10)), vec![1]));
         assert_eq!(fresh.due_at(), None);
-        assert!(fresh.due(at(5)).is_empty());
-        (0..=50).for_each(|turn| fresh.add(at(10 + 2 * turn), turn));
-        assert!(fresh.due(at(109)).is_empty());
-        assert_eq!(fresh.due(at(110)).len(), 51, "100 ms after the first");
+        assert!(fresh.due(at(10)).is_empty());
+        (0..=50).for_each(|turn| fresh.add(at(20 + 2 * turn), turn));
+        assert!(fresh.due(at(119)).is_empty());
+        assert_eq!(fresh.due(at(120)).len(), 51, "100 ms after the first");
     }
 }

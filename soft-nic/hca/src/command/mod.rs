@@ -88,6 +88,11 @@ impl Firmware {
         self.queue.front().map(|queued| queued.due)
     }
 
+    /// When all that were submitted are complete.
+    pub(crate) fn done_at(&self) -> u64 {
+        self.busy_until
+    }
+
     /// True if a command completes by `now`.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
