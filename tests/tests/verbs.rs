@@ -101,6 +101,18 @@ fn both_directions_fail_at_once_on_two_queue_pairs() {
     assert!(report.sum(|told| told.switches) >= 12, "each direction moves: {report:?}");
 }
 
+/// Neither fault ends: one end's first NIC hears no answers, the other's is down. No atomic holds a direction there.
+#[test]
+fn answers_lost_at_one_end_and_a_port_down_at_the_other_are_outlived_on_the_second_nics() {
+    for apart_ns in [100_000, 300_000, 700_000, 3_000_000] {
+        let deaf = (2_000_000, RailAt { pe: 0, rail: 0 }, FaultKind::DropAcks { for_ns: None });
+        let gone = (2_000_000 + apart_ns, RailAt { pe: 1, rail: 0 }, FaultKind::Down { for_ns: None });
+        let report = run(&VerbsSpec { pace_ns: 60_000, atomics: false, ..spec(9, vec![deaf, gone]) });
+        clean(&report);
+        assert!(report.hits == 2 && report.sum(|told| told.switches) >= 2, "{apart_ns}: {report:?}");
+    }
+}
+
 #[test]
 fn what_an_end_posts_outlives_its_own_nic() {
     let gone = FaultKind::NicGone { for_ns: None };

@@ -68,13 +68,26 @@ impl Options {
     }
 
     fn verbs(&self) -> verbs::Bounds {
-        let (whole, sampled) = match self.scale() {
-            Scale::Small => (300, 100),
-            Scale::Ci => (usize::MAX, 2_500),
-            Scale::Night => (usize::MAX, 40_000),
+        let (whole, sampled, beyond) = match self.scale() {
+            Scale::Small => (300, 100, 100),
+            Scale::Ci => (usize::MAX, 2_500, 2_500),
+            // One fault and a late step, and two faults, are run whole whatever `--runs` says.
+            Scale::Night => {
+                return verbs::Bounds {
+                    beyond: self.runs.unwrap_or(40_000),
+                    whole: usize::MAX,
+                    sampled: usize::MAX,
+                    threads: self.threads(),
+                };
+            }
         };
         let bound = |otherwise: usize| self.runs.map_or(otherwise, |runs| runs.min(otherwise));
-        verbs::Bounds { whole: bound(whole), sampled: bound(sampled), threads: self.threads() }
+        verbs::Bounds {
+            whole: bound(whole),
+            sampled: bound(sampled),
+            beyond: bound(beyond),
+            threads: self.threads(),
+        }
     }
 
     fn threads(&self) -> usize {

@@ -24,8 +24,10 @@ use crate::swarm::or_panic;
 pub struct Bounds {
     /// Of those rounds that are small enough to be run whole.
     pub whole: usize,
-    /// Of the others.
+    /// Of those with any fault and a step that is late, or with two faults.
     pub sampled: usize,
+    /// Of those with any fault and two steps that are late: there are millions.
+    pub beyond: usize,
     /// Threads.
     pub threads: usize,
 }
@@ -98,7 +100,8 @@ fn setups() -> [VerbsSpec; 2] {
 
 /// What one run came to.
 struct Seen {
-    steps: Vec<Step>,
+    /// Those that others can tell of, by number.
+    steps: Vec<(usize, Step)>,
     order: u64,
     hit: bool,
     moved: bool,
@@ -128,7 +131,7 @@ fn play(spec: &VerbsSpec) -> Seen {
         order,
         hit: report.hits as usize == spec.faults.len(),
         moved: report.sum(|told| told.switches) > 0,
-        steps: report.steps,
+        steps: report.steps.into_iter().enumerate().filter(|(_, step)| step.moved).collect(),
         wrong,
     }
 }
@@ -136,7 +139,7 @@ fn play(spec: &VerbsSpec) -> Seen {
 /// A run to go on from: changes are made from this step on.
 struct Node {
     spec: VerbsSpec,
-    steps: Vec<Step>,
+    steps: Vec<(usize, Step)>,
     from: usize,
 }
 
@@ -149,13 +152,13 @@ enum Kind<'a> {
 
 impl Node {
     /// Steps at which a change of a kind makes a difference.
-    fn places(&self, kind: Kind<'_>) -> Vec<usize> {
-        let moved = (self.from..self.steps.len()).filter(|at| self.steps[*at].moved);
+    fn places(&self, kind: Kind<'_>) -> Vec<(usize, Step)> {
+        let open = self.steps.iter().filter(|(number, _)| *number >= self.from).copied();
         match kind {
-            Kind::Late(_) => moved.filter(|at| self.steps[*at].who != Who::Network).collect(),
+            Kind::Late(_) => open.filter(|(_, step)| step.who != Who::Network).collect(),
             Kind::Fault(_) => {
-                let mut places: Vec<usize> = moved.collect();
-                places.dedup_by_key(|at| self.steps[*at].at_ns);
+                let mut places: Vec<(usize, Step)> = open.collect();
+                places.dedup_by_key(|(_, step)| step.at_ns);
                 places
             }
         }
@@ -178,15 +181,15 @@ impl Node {
     }
 
     /// The run with that change.
-    fn change(&self, places: &[usize], kind: Kind<'_>, number: usize) -> VerbsSpec {
+    fn change(&self, places: &[(usize, Step)], kind: Kind<'_>, number: usize) -> VerbsSpec {
         let mut spec = self.spec.clone();
         match kind {
             Kind::Fault(kinds) => {
                 let (place, fault) = kinds[number % kinds.len()];
-                spec.faults.push((self.steps[places[number / kinds.len()]].at_ns, place, fault));
+                spec.faults.push((places[number / kinds.len()].1.at_ns, place, fault));
             }
             Kind::Late(lengths) => {
-                spec.put_off.push((places[number / lengths.len()], lengths[number % lengths.len()]));
+                spec.put_off.push((places[number / lengths.len()].0, lengths[number % lengths.len()]));
             }
         }
         spec
@@ -194,8 +197,10 @@ impl Node {
 }
 
 /// Where the next change may be made: behind the last one.
-fn from(spec: &VerbsSpec, steps: &[Step]) -> usize {
-    let fault = spec.faults.last().map_or(0, |(at_ns, ..)| steps.partition_point(|step| step.at_ns < *at_ns));
+fn from(spec: &VerbsSpec, steps: &[(usize, Step)]) -> usize {
+    let behind =
+        |at_ns: u64| steps.iter().find(|(_, step)| step.at_ns >= at_ns).map_or(usize::MAX, |step| step.0);
+    let fault = spec.faults.last().map_or(0, |(at_ns, ..)| behind(*at_ns));
     let late = spec.put_off.last().map_or(0, |(step, _)| step + 1);
     fault.max(late)
 }
@@ -281,7 +286,7 @@ impl Search {
 
 /// Every schedule up to these bounds.
 pub fn explore(bounds: &Bounds) -> Vec<Round> {
-    let Bounds { whole, sampled, threads } = *bounds;
+    let Bounds { whole, sampled, beyond, threads } = *bounds;
     let mut search = Search { threads, offset: 0, seen: HashSet::new() };
     let (plain, roots) = search.plain(&setups());
     let (first, second, late) = (first_faults(), second_faults(), Kind::Late(&LATE_NS));
@@ -291,7 +296,7 @@ pub fn explore(bounds: &Bounds) -> Vec<Round> {
     let (others, on) = search.round("verbs, any fault, a step late", &rest, late, (sampled, true));
     let all: Vec<Node> = few.into_iter().chain(rest).collect();
     let (two, _) = search.round("verbs, two faults", &all, Kind::Fault(&second), (sampled, false));
-    let (both, _) = search.round("verbs, any fault, two steps late", &on, late, (sampled, false));
+    let (both, _) = search.round("verbs, any fault, two steps late", &on, late, (beyond, false));
     vec![plain, one, held, others, two, both]
 }
 

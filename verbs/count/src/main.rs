@@ -116,7 +116,7 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
     // The other process does the same for itself, at the same time.
     exchange(&mut options.stream, b"go")?;
     let (one, mut other) = two_ends().map_err(|error| error.to_string())?;
-    let Options { device, gid, duration, sleeps, shares, adds, to, .. } = options;
+    let Options { device, gid, duration, sleeps, shares, adds, to, immediates, reads, .. } = options;
     let end = |stream| Options {
         device: device.clone(),
         stream,
@@ -126,6 +126,8 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
         shares,
         adds,
         to,
+        immediates,
+        reads,
         pairs: None,
     };
     if to == To::Itself {
@@ -161,6 +163,8 @@ struct End {
     /// Completions so far.
     taken: u64,
     sleeps: bool,
+    immediates: bool,
+    reads: bool,
     adds: Adds,
     adding: bool,
     /// Adds that came back as errors.
@@ -178,7 +182,7 @@ const ADDING: u64 = 1 << 41;
 const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
-    let Options { device, gid, duration, mut stream, sleeps, shares, adds, .. } = options;
+    let Options { device, gid, duration, mut stream, sleeps, shares, adds, immediates, reads, .. } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let link = Link::open(
         &Device::open(&device)?,
@@ -206,6 +210,8 @@ fn run(options: Options) -> Result<Found, String> {
         moved: Instant::now(),
         taken: 0,
         sleeps,
+        immediates,
+        reads,
         adds,
         adding: false,
         adds_failed: 0,
@@ -218,6 +224,8 @@ fn run(options: Options) -> Result<Found, String> {
     if !end.failed {
         went?;
     }
+    end.found.sent = end.done;
+    end.found.received = (end.due - 1) / 2;
     stream.set_nonblocking(false).map_err(|error| error.to_string())?;
     // An add that fails was done: its answer is lost. One that was flushed may have been.
     let done = end.found.adds + end.adds_failed;
@@ -275,8 +283,6 @@ fn finish(end: &mut End, total: u64, theirs: u64) -> Result<(), String> {
         end.step(total)?;
         std::thread::sleep(Duration::from_micros(20));
     }
-    end.found.sent = end.done;
-    end.found.received = (end.due - 1) / 2;
     Ok(())
 }
 
@@ -313,7 +319,7 @@ impl End {
             let number = self.next;
             let slot = number / 2 % SLOTS * SLOT;
             self.link.write(number, slot, self.there, |word| shape(number, word))?;
-            if (number / 2).is_multiple_of(IMMEDIATES) {
+            if self.immediates && (number / 2).is_multiple_of(IMMEDIATES) {
                 self.link.write_immediate(number + 1, slot, self.there, |word| shape(number, word))?;
             } else {
                 // Beside the number: how far this end has read.
@@ -321,7 +327,7 @@ impl End {
             }
             self.order.extend([number, number + 1]);
             self.next += 2;
-            if (number / 2).is_multiple_of(READS) && !self.reading {
+            if self.reads && (number / 2).is_multiple_of(READS) && !self.reading {
                 self.link.read(READING, self.there)?;
                 self.order.push_back(READING);
                 self.reading = true;

@@ -21,6 +21,10 @@ pub struct Options {
     pub adds: Adds,
     /// What its queue pair is connected to.
     pub to: To,
+    /// Every so manyeth message is a WRITE with immediate data.
+    pub immediates: bool,
+    /// It reads.
+    pub reads: bool,
     /// It only makes and connects so many queue pairs, twice, and tells how long that took.
     pub pairs: Option<u32>,
 }
@@ -46,10 +50,14 @@ pub enum Adds {
     Blind,
 }
 
+const TO: [(&str, To); 3] = [("other", To::Other), ("here", To::Here), ("itself", To::Itself)];
+const ADDS: [(&str, Adds); 3] = [("no", Adds::No), ("seen", Adds::Seen), ("blind", Adds::Blind)];
+
 /// All of it.
 pub const USAGE: &str =
     "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
     [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]
+    [--ops send[,write-imm][,read][,fetch-add]]
     [--connects PAIRS]";
 
 /// Those of the command line.
@@ -61,6 +69,7 @@ pub fn options() -> Result<Options, String> {
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
     let (mut shares, mut to, mut pairs) = (false, To::Other, None);
+    let (mut immediates, mut reads) = (true, true);
     while let Some(word) = words.next() {
         let want = match word.as_str() {
             "--device" => "a name",
@@ -70,6 +79,7 @@ pub fn options() -> Result<Options, String> {
             "--receives" => "own or shared",
             "--adds" => "no, seen or blind",
             "--to" => "other, here or itself",
+            "--ops" => "send, and of write-imm, read and fetch-add those that are wanted, with commas",
             "--connects" => "a number from 1 to 4096",
             "--listen" => "[HOST:]PORT",
             "--connect" => "HOST:PORT",
@@ -85,13 +95,11 @@ pub fn options() -> Result<Options, String> {
             }
             "--wait" => sleeps = one_of(&value, [("poll", false), ("events", true)]).ok_or_else(bad)?,
             "--receives" => shares = one_of(&value, [("own", false), ("shared", true)]).ok_or_else(bad)?,
-            "--adds" => {
-                let all = [("no", Adds::No), ("seen", Adds::Seen), ("blind", Adds::Blind)];
-                adds = one_of(&value, all).ok_or_else(bad)?;
-            }
-            "--to" => {
-                let all = [("other", To::Other), ("here", To::Here), ("itself", To::Itself)];
-                to = one_of(&value, all).ok_or_else(bad)?;
+            "--adds" => adds = one_of(&value, ADDS).ok_or_else(bad)?,
+            "--to" => to = one_of(&value, TO).ok_or_else(bad)?,
+            "--ops" => {
+                let [imm, read, add] = ops(&value).ok_or_else(bad)?;
+                (immediates, reads, adds) = (imm, read, if add { Adds::Seen } else { Adds::No });
             }
             "--connects" => {
                 let count = value.parse().ok().filter(|count| (1..=4096).contains(count));
@@ -100,8 +108,7 @@ pub fn options() -> Result<Options, String> {
             "--listen" => {
                 let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
                 let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
-                let listener = TcpListener::bind(at).map_err(|error| error.to_string())?;
-                stream = Some(listener.accept().map_err(|error| error.to_string())?.0);
+                stream = Some(accept(at).map_err(|error| error.to_string())?);
             }
             "--connect" if !value.contains(':') => return Err(bad()),
             "--connect" => (stream, connects) = (Some(reach(&value)?), true),
@@ -119,6 +126,8 @@ pub fn options() -> Result<Options, String> {
         shares,
         adds,
         to,
+        immediates,
+        reads,
         pairs,
     })
 }
@@ -126,6 +135,19 @@ pub fn options() -> Result<Options, String> {
 /// What a word stands for.
 fn one_of<T, const N: usize>(word: &str, all: [(&str, T); N]) -> Option<T> {
     all.into_iter().find(|(name, _)| *name == word).map(|(_, value)| value)
+}
+
+/// Whether WRITEs with immediate data, READs and atomics are among the operations; none if that is no list with SENDs.
+fn ops(list: &str) -> Option<[bool; 3]> {
+    let others = ["write-imm", "read", "fetch-add"];
+    let known = list.split(',').all(|op| op == "send" || others.contains(&op));
+    let has = |op: &str| list.split(',').any(|one| one == op);
+    (known && has("send")).then(|| others.map(has))
+}
+
+/// The one that connects.
+fn accept(at: SocketAddr) -> std::io::Result<TcpStream> {
+    Ok(TcpListener::bind(at)?.accept()?.0)
 }
 
 /// The other end may still be starting.

@@ -12,6 +12,7 @@ fn wrong_words_are_refused_with_what_is_expected() {
         ("--connect nowhere", "--connect: expected HOST:PORT, got \"nowhere\"; "),
         ("--listen x", "--listen: expected [HOST:]PORT, got \"x\"; "),
         ("--to me", "--to: expected other, here or itself, got \"me\"; "),
+        ("--ops read", "--ops: expected send, and of write-imm, read and fetch-add "),
         ("--connects 0", "--connects: expected a number from 1 to 4096, got \"0\"; "),
         ("--device", "--device: expected a name, got nothing; "),
         ("--dvice a", "--dvice: no such option; "),

@@ -3,8 +3,7 @@
 
 use shunt_recovery::nanos::Nanos;
 
-/// A program that has connected nothing for so long has paused. The agent looks once in this time meanwhile, and each
-/// look is in the way of a call that connects.
+/// A program that has connected nothing for so long has paused. A look once in this time is all that is in its way.
 const PAUSE: Nanos = Nanos::millis(8);
 /// The first waits no longer than this: 64 are connected in 50 to 70 ms on soft NICs.
 const MOST: Nanos = Nanos::millis(100);
