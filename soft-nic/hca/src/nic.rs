@@ -139,8 +139,16 @@ impl SoftNic {
 
     /// The output mailbox of a command, once; `None` while it is not complete. The status is inside.
     pub fn command_poll(&mut self, now: u64, id: CommandId) -> Option<Vec<u8>> {
-        self.run_commands(now);
-        self.firmware.take(id)
+        if let Some(answer) = self.firmware.take(id) {
+            return Some(answer);
+        }
+        let ran = self.run_due_commands(now);
+        let answer = self.firmware.take(id);
+        // The caller needs no waking for its own.
+        if ran > usize::from(answer.is_some()) {
+            self.wake();
+        }
+        answer
     }
 
     /// When the command that was submitted last completes, unless a fault holds it.
@@ -320,9 +328,9 @@ impl SoftNic {
         self.hca.let_in(cx);
     }
 
-    /// Executes the commands that complete by `now`. True if there were any.
-    fn run_commands(&mut self, now: u64) -> bool {
-        let mut any = false;
+    /// Executes the commands that complete by `now`. How many there were.
+    fn run_due_commands(&mut self, now: u64) -> usize {
+        let mut ran = 0;
         while self.firmware.is_due(now) {
             if self.commands_stuck() {
                 self.firmware.count_stuck(&mut self.hca.units.faults);
@@ -330,12 +338,9 @@ impl SoftNic {
             }
             self.firmware.run_one(|due, mailbox, room| command::execute(&mut self.hca, due, mailbox, room));
             self.hca.units.counters.commands += 1;
-            any = true;
+            ran += 1;
         }
-        if any {
-            self.wake();
-        }
-        any
+        ran
     }
 
     /// True while firmware does not finish commands.
@@ -353,10 +358,10 @@ impl SoftNic {
     /// What comes before arrivals: commands, events, doorbells as far as this is a `look` for them. True if there was
     /// anything.
     pub fn run_host_side(&mut self, look: DoorbellLook, cx: &mut StepContext) -> bool {
-        let mut any = self.run_commands(cx.now);
-        if self.hca.units.events.announce(cx.now) {
+        let mut any = self.run_due_commands(cx.now) > 0;
+        any |= self.hca.units.events.announce(cx.now);
+        if any {
             self.wake();
-            any = true;
         }
         if look != DoorbellLook::Nowhere || self.hca.pages.has_unread() {
             any |= self.hca.poll_doorbells(look, cx);

@@ -49,10 +49,7 @@ impl<T> Fresh<T> {
 
     /// All that wait, if they have waited long enough.
     pub fn due(&mut self, now: Nanos) -> Vec<T> {
-        match self.due_at().is_some_and(|due| now >= due) {
-            true => std::mem::take(&mut self.waiting),
-            false => Vec::new(),
-        }
+        self.due_at().filter(|due| now >= *due).map_or(Vec::new(), |_| std::mem::take(&mut self.waiting))
     }
 }
 

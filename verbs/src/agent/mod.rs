@@ -76,17 +76,20 @@ pub fn begin() -> Option<&'static Arc<Orders>> {
     ORDERS.get_or_init(spawn).as_ref()
 }
 
+/// The program has made a queue pair: an agent that runs is told of it by its own threads.
+pub fn made(pair: &QueuePair) {
+    if let Some(Some(orders)) = ORDERS.get() {
+        let _ = pair.keeper.set(orders.clone());
+    }
+}
+
 /// The program has connected a queue pair.
 pub fn connected(pair: &Arc<QueuePair>) {
-    if let Some(keeper) = pair.keeper.get() {
-        return keeper.connected(pair);
+    if pair.keeper.get().is_none() && begin().is_some() {
+        made(pair);
     }
-    match begin() {
-        Some(orders) => {
-            // From now on its own threads tell of it.
-            let _ = pair.keeper.set(orders.clone());
-            orders.connected(pair);
-        }
+    match pair.keeper.get() {
+        Some(keeper) => keeper.connected(pair),
         None => pair.state().pass("the system gave no thread"),
     }
 }
@@ -258,7 +261,7 @@ impl Agent {
 
     /// Waits for so long, or until a program's thread, another process or a NIC has something to tell.
     pub fn rest(&self, wait: Nanos) {
-        if self.orders.lie_down(pace::is_long(wait)) {
+        if self.orders.lie_down(wait > pace::SHORT) {
             let channels = self.channels();
             let fds = channels
                 .iter()

@@ -3,8 +3,6 @@
 //! An order is a change that the agent must hear of once: it is kept here. All else that the agent looks at stays where
 //! it belongs (the state of a queue pair, the regions of a domain), and who changes it says [`Keeper::stirred`] after
 //! that. The agent takes the word of [`Rest`] before it looks, and sleeps only by it.
-//!
-//! A program that connects a queue pair, or registers memory, sets a timer, which wakes the agent after [`LATER`].
 
 use crate::queue_pair::{Keeper, QueuePair};
 use shunt_verbs_near::rest::Rest;
@@ -58,7 +56,10 @@ impl Orders {
 
     /// Those that were given since.
     pub(super) fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.list.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        // The program's thread that gives the next one finds room.
+        let room = Vec::with_capacity(list.capacity());
+        std::mem::replace(&mut *list, room)
     }
 
     /// The agent is awake, and looks at everything after this. True if it was told of something.

@@ -9,7 +9,7 @@ const CALM: Nanos = Nanos::millis(10);
 /// The longest wait: what nobody tells of, and harms nobody, is seen by then.
 pub(super) const REST: Nanos = Nanos::millis(100);
 /// A wait that is longer is broken for whatever it is. See `shunt_verbs_near::rest`.
-const SHORT: Nanos = Nanos::millis(3);
+pub(super) const SHORT: Nanos = Nanos::millis(3);
 
 /// When something was done last.
 #[derive(Default)]
@@ -28,11 +28,6 @@ impl Pace {
         let due = due.filter(|_| now >= self.done + CALM);
         due.map_or(LOOK, |due| (due - now).clamp(LOOK, REST))
     }
-}
-
-/// True if a wait is broken for whatever it is.
-pub(super) fn is_long(wait: Nanos) -> bool {
-    wait > SHORT
 }
 
 /// Milliseconds of a wait, not less than it is.
@@ -61,6 +56,6 @@ mod tests {
     fn a_wait_is_told_in_whole_milliseconds() {
         assert_eq!((milliseconds(LOOK), milliseconds(LOOK + Nanos::new(1))), (1, 2));
         assert_eq!(milliseconds(Nanos::MAX), i32::MAX);
-        assert!(is_long(REST) && !is_long(LOOK) && !is_long(SHORT));
+        assert!(LOOK < SHORT && SHORT < REST);
     }
 }

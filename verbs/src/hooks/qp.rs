@@ -203,6 +203,7 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str
         let taker = Arc::downgrade(&pair);
         shared.join(taker, id);
     }
+    agent::made(&pair);
     registry::with_mut(|objects| objects.put_pair(qp, pair));
     Ok(())
 }
@@ -263,13 +264,16 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
             }
             IBV_QPS_RTS => state.connection.sends = true,
             ends @ (IBV_QPS_RESET | IBV_QPS_ERR) => {
+                let was_connected = state.connection.receives;
                 if ends == IBV_QPS_RESET {
-                    state.reset();
+                    state.reset()
                 } else {
-                    state.stop(STOPPED);
+                    state.stop(STOPPED)
                 }
                 drop(state);
-                pair.stir();
+                if was_connected {
+                    pair.stir();
+                }
             }
             _ => {}
         }
