@@ -20,7 +20,8 @@ bound on states is reached.
   --runs R      runs of each round at most; of more placements every so manyeth is taken (default 10000 of one fault,
                 8000 of each further one, 700 of one preemption and of two)
   --small       of the models only those with few states, and those that must be found wrong
-  --night       the larger bounds of the models as well
+  --night       the larger bounds of the models as well; of a verbs queue pair every schedule but those of the last
+                round, whatever --runs says
   --only NAME   explorations whose name has NAME in it
   --threads N   explorations at a time (default: the cores)
   --traces      print the shortest trace of every wrong design

@@ -20,7 +20,8 @@ struct Options {
     /// Of the models only those with few states, and those that must be found wrong
     #[arg(long, conflicts_with = "night")]
     small: bool,
-    /// The larger bounds of the models as well
+    /// The larger bounds of the models as well; of a verbs queue pair every schedule but those of the last round,
+    /// whatever --runs says
     #[arg(long)]
     night: bool,
     /// Explorations whose name has this in it

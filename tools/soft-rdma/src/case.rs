@@ -17,13 +17,12 @@ const IN_MEMORY: &str = "/dev/shm";
 impl Runtime {
     /// Of this process; `name` keeps stages apart.
     pub fn make(name: &str) -> Result<Self> {
-        let of = Some(Path::new(IN_MEMORY)).filter(|place| place.is_dir()).unwrap_or(Path::new("/tmp"));
-        let path = of.join(format!("{name}-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
+        let name = format!("{name}-{}", std::process::id());
+        let make = |path: PathBuf| {
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+            made.with_context(|| format!("cannot make {}", path.display())).map(|()| Self(path))
+        };
+        make(Path::new(IN_MEMORY).join(&name)).or_else(|_| make(Path::new("/tmp").join(&name)))
     }
 
     /// Its path.

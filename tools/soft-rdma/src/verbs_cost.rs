@@ -18,7 +18,7 @@ shunt-soft-rdma-preload` made. Each is two processes on soft NICs of this machin
 rounds, the median of their ratios, and what is asked of it, and fails where that is missed. Instructions of the calls
 are measured by the library's example `cost`: see docs/how-to/verbs.md.
 
-  --runs N   rounds (default 15, some seven minutes)
+  --runs N   rounds (default 15, some twelve minutes)
   --pairs N  queue pairs that are connected in a round, at once and again with pauses (default 64)";
 
 /// A run's time: only a hang takes it.
@@ -222,7 +222,7 @@ impl Place {
         };
         // Columns of perftest: bytes, iterations, then the least, the most and the typical; or the peak and the mean.
         figures.latency_us[which].push(perftest("ib_write_lat", "-s 2 -n 20000", 4)?);
-        figures.rate[which].push(perftest("ib_write_bw", "-s 65536 -D 2", 3)?);
+        figures.rate[which].push(perftest("ib_write_bw", "-s 65536 -D 8", 3)?);
         Ok(())
     }
 

@@ -56,10 +56,8 @@ impl Orders {
 
     /// Those that were given since.
     pub(super) fn take(&self) -> Vec<Order> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        // The program's thread that gives the next one finds room.
-        let room = Vec::with_capacity(list.capacity());
-        std::mem::replace(&mut *list, room)
+        // The list keeps its memory: the program's thread that gives the next one allocates nothing.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
     /// The agent is awake, and looks at everything after this. True if it was told of something.
