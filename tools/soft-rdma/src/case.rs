@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A runtime directory, short enough for the path of a socket. What killed programs leave goes with it.
 pub struct Runtime(PathBuf);
 
-/// In memory, as a login's own runtime directory is: files made on a disk cost the programs beside them a core.
+/// In memory, as a login's own runtime directory is: files made on a disk take time of the programs beside them.
 const IN_MEMORY: &str = "/dev/shm";
 
 impl Runtime {
