@@ -9,8 +9,9 @@ use serde_json::Value;
 use std::fmt::Display;
 use std::fs::File;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ struct Options {
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=8))]
     nics: u32,
     /// How long a process may take
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
-    patience: f64,
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    patience: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +74,9 @@ struct Found {
     /// Moves of queue pairs.
     switches: u64,
 }
+
+/// The status of a process that did not begin, or has no result.
+const REFUSED: i32 = 2;
 
 const COLUMNS: [&str; 10] =
     ["sent", "received", "reads", "adds", "lost", "doubled", "order", "wrong", "ghost", "errors"];
@@ -122,7 +126,8 @@ impl Place {
         let shared = PathBuf::from("/dev/shm");
         let of = if shared.is_dir() { shared } else { std::env::temp_dir() };
         let folder = of.join(format!("verbs-check-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Self { beside, folder })
     }
 
@@ -174,12 +179,22 @@ impl Place {
 
     fn run(&self, options: &Options, rule: &str) -> Result<Found> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let until = Instant::now() + Duration::from_secs_f64(options.patience);
+        let until = Instant::now() + Duration::from_secs(options.patience);
         let mut sides = [self.start(options, rule, 1, port)?, self.start(options, rule, 0, port)?];
         let mut found = Found::default();
         loop {
             found.hits = found.hits.max(self.hits(rule)?);
             let ended: Vec<_> = sides.iter_mut().map(|side| side.0.try_wait()).collect::<Result<_, _>>()?;
+            // The other one would wait for it.
+            let refused =
+                |status: &Option<ExitStatus>| status.is_some_and(|status| status.code() == Some(REFUSED));
+            if let Some(at) = ended.iter().position(refused) {
+                let process = 1 - at;
+                bail!(
+                    "{rule}: process {process}: expected a result, got: {}",
+                    self.said(format!("{rule}.{process}"))?.trim()
+                );
+            }
             if ended.iter().all(Option::is_some) {
                 break;
             }

@@ -23,6 +23,11 @@ fn wrong_words_are_refused_with_what_is_expected() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words}: {error}");
         assert!(error.starts_with("error: ") && error.contains(said), "{words}: {error}");
     }
+    let check = Command::new(env!("CARGO_BIN_EXE_verbs_check")).args(["--inject", "300ms:2.0:down"]).output();
+    let check = check.expect("the program starts");
+    let error = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert_eq!(check.status.code(), Some(2), "{error}");
+    assert!(error.contains("expected TIME:PROCESS.NIC:FAULT") && error.contains("300ms:2.0:down"), "{error}");
     let help = Command::new(env!("CARGO_BIN_EXE_shunt-verbs-count")).arg("--help").output();
     let help = help.expect("the program starts");
     assert!(help.status.success() && help.stdout.starts_with(b"usage: shunt-verbs-count"));
