@@ -18,10 +18,10 @@ bound on states is reached.
   --faults K    faults of a run of the whole system (default 2)
   --ops N       its messages, each a put and a signal (default 3)
   --runs R      runs of each round at most; of more placements every so manyeth is taken (default 10000 of one fault,
-                8000 of each further one, 700 of one preemption and of two)
+                8000 of each further one, 700 of one preemption and of two, all of a verbs queue pair)
   --small       of the models only those with few states, and those that must be found wrong
-  --night       the larger bounds of the models as well; of a verbs queue pair every schedule but those of the last
-                round, whatever --runs says
+  --night       the larger bounds of the models and of a verbs queue pair as well; of that all schedules, whatever
+                --runs says
   --only NAME   explorations whose name has NAME in it
   --threads N   explorations at a time (default: the cores)
   --traces      print the shortest trace of every wrong design

@@ -20,8 +20,7 @@ struct Options {
     /// Of the models only those with few states, and those that must be found wrong
     #[arg(long, conflicts_with = "night")]
     small: bool,
-    /// The larger bounds of the models as well; of a verbs queue pair every schedule but those of the last round,
-    /// whatever --runs says
+    /// The larger bounds of the models and of a verbs queue pair as well; of that all schedules, whatever --runs says
     #[arg(long)]
     night: bool,
     /// Explorations whose name has this in it
@@ -33,7 +32,8 @@ struct Options {
     /// Its messages, each a put and a signal
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number)]
     ops: usize,
-    /// Runs of each round at most [default: 10000 of one fault, 8000 of each further one, 700 of preemptions]
+    /// Runs of each round at most [default: 10000 of one fault, 8000 of each further one, 700 of preemptions, all of a
+    /// verbs queue pair]
     #[arg(long, value_name = "R", value_parser = number)]
     runs: Option<usize>,
     /// Explorations at a time [default: the cores]
@@ -69,26 +69,10 @@ impl Options {
     }
 
     fn verbs(&self) -> verbs::Bounds {
-        let (whole, sampled, beyond) = match self.scale() {
-            Scale::Small => (300, 100, 100),
-            Scale::Ci => (usize::MAX, 2_500, 2_500),
-            // One fault and a late step, and two faults, are run whole whatever `--runs` says.
-            Scale::Night => {
-                return verbs::Bounds {
-                    beyond: self.runs.unwrap_or(40_000),
-                    whole: usize::MAX,
-                    sampled: usize::MAX,
-                    threads: self.threads(),
-                };
-            }
-        };
-        let bound = |otherwise: usize| self.runs.map_or(otherwise, |runs| runs.min(otherwise));
-        verbs::Bounds {
-            whole: bound(whole),
-            sampled: bound(sampled),
-            beyond: bound(beyond),
-            threads: self.threads(),
-        }
+        let large = self.night;
+        // At night all are run.
+        let most = if large { None } else { self.runs.or(self.small.then_some(300)) };
+        verbs::Bounds { most: most.unwrap_or(usize::MAX), large, threads: self.threads() }
     }
 
     fn threads(&self) -> usize {

@@ -19,15 +19,13 @@ use super::{VerbsSpec, run};
 use crate::rng::mix;
 use crate::swarm::or_panic;
 
-/// Schedules of each round at most: of more, every so manyeth is run.
+/// How far the search goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of those rounds that are small enough to be run whole.
-    pub whole: usize,
-    /// Of those with any fault and a step that is late, or with two faults.
-    pub sampled: usize,
-    /// Of those with any fault and two steps that are late: there are millions.
-    pub beyond: usize,
+    /// Schedules of each round at most: of more, every so manyeth is run.
+    pub most: usize,
+    /// Every fault of both runs with a late step, and every two faults, in place of those that are few.
+    pub large: bool,
     /// Threads.
     pub threads: usize,
 }
@@ -286,27 +284,32 @@ impl Search {
 
 /// Every schedule up to these bounds.
 pub fn explore(bounds: &Bounds) -> Vec<Round> {
-    let Bounds { whole, sampled, beyond, threads } = *bounds;
+    let Bounds { most, large, threads } = *bounds;
     let mut search = Search { threads, offset: 0, seen: HashSet::new() };
     let (plain, roots) = search.plain(&setups());
     let (first, second, late) = (first_faults(), second_faults(), Kind::Late(&LATE_NS));
-    let (one, moved) = search.round("verbs, a fault", &roots, Kind::Fault(&first), (whole, true));
+    let (one, moved) = search.round("verbs, a fault", &roots, Kind::Fault(&first), (most, true));
     let (few, rest) = moved.into_iter().partition::<Vec<Node>, _>(Node::is_small);
-    let (held, _) = search.round("verbs, a fault, a step late", &few, late, (whole, false));
-    let (others, on) = search.round("verbs, any fault, a step late", &rest, late, (sampled, true));
-    let all: Vec<Node> = few.into_iter().chain(rest).collect();
-    let (two, _) = search.round("verbs, two faults", &all, Kind::Fault(&second), (sampled, false));
-    let (both, _) = search.round("verbs, any fault, two steps late", &on, late, (beyond, false));
-    vec![plain, one, held, others, two, both]
+    let (held, _) = search.round("verbs, a fault, a step late", &few, late, (most, false));
+    let (two, _) = search.round("verbs, two faults", &few, Kind::Fault(&second), (most, false));
+    let mut rounds = vec![plain, one, held, two];
+    if large {
+        let (held, _) = search.round("verbs, any fault, a step late", &rest, late, (most, false));
+        let (two, _) = search.round("verbs, any two faults", &rest, Kind::Fault(&second), (most, false));
+        rounds.extend([held, two]);
+    }
+    rounds
 }
 
-/// A sample of the same, another for each number: what was wrong.
+/// A sample of the same and of two late steps, another for each number: what was wrong.
 pub fn sample(number: u64) -> Vec<String> {
     let mut search = Search { threads: 1, offset: number as usize, seen: HashSet::new() };
     let (plain, roots) = search.plain(&setups());
     let (one, moved) = search.round("a fault", &roots, Kind::Fault(&first_faults()), (60, true));
-    let (held, _) = search.round("a step late", &moved, Kind::Late(&LATE_NS), (60, false));
-    [plain, one, held].into_iter().flat_map(|round| round.failed).flatten().collect()
+    let late = Kind::Late(&LATE_NS);
+    let (held, later) = search.round("a step late", &moved, late, (60, true));
+    let (both, _) = search.round("two steps late", &later, late, (60, false));
+    [plain, one, held, both].into_iter().flat_map(|round| round.failed).flatten().collect()
 }
 
 /// Runs all of them on some threads; the answers in their order. One thread is the caller's: its breaks count.
