@@ -124,6 +124,37 @@ fn what_an_end_posts_outlives_its_own_nic() {
     assert!(report.sum(|told| told.switches) > 0, "{report:?}");
 }
 
+/// No completion and no event told of it before retries ran out, which takes a program's 20 and 7 half a minute.
+#[test]
+fn a_network_that_answers_nothing_is_left_long_before_the_retries_run_out() {
+    let for_ns = Some(40_000_000);
+    let kinds = [
+        FaultKind::BlackholeRx { for_ns },
+        FaultKind::BlackholeTx { for_ns },
+        FaultKind::DropAcks { for_ns },
+    ];
+    for kind in kinds {
+        let faulty = spec(5, vec![(2_000_000, RailAt { pe: 0, rail: 0 }, kind)]);
+        let report = run(&VerbsSpec { ack_timeout: 20, retries: 7, ..faulty });
+        clean(&report);
+        assert_eq!((report.hits, report.sum(|told| told.completed)), (1, 600), "{kind:?}");
+        assert!(report.sum(|told| told.switches) > 0 && report.took_ns < 200_000_000, "{kind:?}: {report:?}");
+    }
+}
+
+/// A message that waits for a receive is not acknowledged either, and its network is well.
+#[test]
+fn a_receiver_without_a_receive_is_waited_for_and_nothing_moves() {
+    for pairs in [1, 3] {
+        let posts = [true, false];
+        let slow = VerbsSpec { pairs, posts, stall_ns: 40_000_000, atomics: false, ..spec(6, Vec::new()) };
+        let report = run(&slow);
+        clean(&report);
+        assert_eq!(report.sum(|told| told.completed), u64::from(pairs) * 300);
+        assert_eq!(report.sum(|told| told.switches), 0, "{report:?}");
+    }
+}
+
 #[test]
 fn an_agent_that_is_stopped_for_a_while_is_waited_for() {
     for process in 0..2 {

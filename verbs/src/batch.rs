@@ -1,6 +1,6 @@
 //! What a program puts together by `ibv_wr_*` before it posts it. Pure.
 
-use crate::record::{Beside, Record};
+use shunt_verbs_journal::record::{Beside, Record};
 
 /// The requests of one batch, in memory that is used again.
 #[derive(Default)]

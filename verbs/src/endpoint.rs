@@ -24,7 +24,9 @@ use std::sync::{Arc, PoisonError, Weak};
 
 const PORT: u8 = 1;
 const HOP_LIMIT: u8 = 64;
-/// Local ACK timeout, 4.096 us << this, and retries, of a queue pair that the program gave none.
+/// Local ACK timeout, 4.096 us << this, of a queue pair that stands in, at most; and retries of one that the program
+/// gave none. What a probe loses is sent again after that time: one that took a program's 20 (4 s) kept its path in
+/// doubt long after the network had come back.
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
 
@@ -230,7 +232,7 @@ impl StandIn {
         let attr = ibv_qp_attr {
             qp_state: IBV_QPS_RTS,
             sq_psn: self.psn,
-            timeout: like.timeout,
+            timeout: if like.timeout == 0 { TIMEOUT } else { like.timeout.min(TIMEOUT) },
             retry_cnt: like.retry_cnt,
             rnr_retry: like.rnr_retry,
             max_rd_atomic: like.max_rd_atomic,

@@ -2,11 +2,11 @@
 
 use crate::completions::{Goes, Tally};
 use crate::objects::At;
-use crate::receive_queue::ReceiveQueue;
-use crate::send_queue::SendQueue;
 use crate::spare::{Keys, Spare};
 use crate::voice::is_the_programs;
 use shunt_mlx5_sys::{IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_send_wr, ibv_wc};
+use shunt_verbs_journal::receive_queue::ReceiveQueue;
+use shunt_verbs_journal::send_queue::SendQueue;
 use shunt_verbs_near::gate::Inside;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, RwLock};
@@ -259,7 +259,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Piece;
+    use shunt_verbs_journal::request::Piece;
 
     /// One that had lost an atomic's answer sent what was posted after that, over the backup: a message arrived though
     /// others before it had failed.

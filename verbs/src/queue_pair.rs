@@ -5,9 +5,6 @@ use crate::bell::{Bell, Sleeper};
 use crate::completions::{CompletionQueue, Goes, Member, Tally};
 use crate::objects::{At, Context, Domain, PostRecv, PostSend, no_post};
 use crate::pair_state::{Held, NOT_POSTED, On, STOPPED, State, Track, WAKE};
-use crate::receive_queue::ReceiveQueue;
-use crate::request::Kind;
-use crate::send_queue::{Done, SendQueue};
 use crate::settings::settings;
 use crate::shared_receive::{SharedQueue, Taker};
 use crate::spare::Spare;
@@ -18,6 +15,9 @@ use shunt_mlx5_sys::{
     IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_cap,
     ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
+use shunt_verbs_journal::receive_queue::ReceiveQueue;
+use shunt_verbs_journal::request::Kind;
+use shunt_verbs_journal::send_queue::{Done, SendQueue};
 use shunt_verbs_near::gate::{Gate, Inside};
 use std::collections::VecDeque;
 use std::ptr::null_mut;

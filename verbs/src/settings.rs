@@ -1,8 +1,8 @@
 //! What the environment asks for.
 
-use crate::policy::{Answers, Policy, Rule};
 use shunt_settings::{ConfigError, Lookup, parse_duration};
 use shunt_verbs_directory::StoreAt;
+use shunt_verbs_journal::policy::{Answers, Policy, Rule};
 use std::sync::OnceLock;
 
 /// What is done for the program.
@@ -62,6 +62,8 @@ pub struct Settings {
     pub mode: Mode,
     /// How long a queue pair may be without any path before the program gets the error.
     pub give_up_ns: u64,
+    /// A queue pair of which nothing is acknowledged for so long leaves its path.
+    pub suspect_ns: u64,
     /// How long the first path must have been ready again before a queue pair goes back to it.
     pub recovery_window_ns: u64,
     /// Packet lifetime in the network.
@@ -112,7 +114,13 @@ fn peer(text: &str) -> Option<Peer> {
     }
 }
 
+fn suspect(text: &str) -> Option<u64> {
+    parse_duration(text).filter(|ns| (100_000..=10_000_000_000).contains(ns))
+}
+
 const GIVE_UP_NS: u64 = 1_000_000_000;
+/// Longer than a local ACK timeout of 14 (67 ms), which programs ask for most: one packet that is lost moves nothing.
+const SUSPECT_NS: u64 = 100_000_000;
 const RECOVERY_WINDOW_NS: u64 = 100_000_000;
 const LIFETIME_NS: u64 = 50_000_000;
 const PROBES: u32 = 3;
@@ -135,6 +143,7 @@ impl Settings {
         Ok(Self {
             mode: env.parse("SHUNT_VERBS", Mode::parse)?.unwrap_or(Mode::On),
             give_up_ns: env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(GIVE_UP_NS),
+            suspect_ns: env.parse("SHUNT_SUSPECT", suspect)?.unwrap_or(SUSPECT_NS),
             recovery_window_ns: env
                 .parse("SHUNT_RECOVERY_WINDOW", parse_duration)?
                 .unwrap_or(RECOVERY_WINDOW_NS),

@@ -6,11 +6,11 @@
 //! when it moves again: one that has too much is moved for that, if another has nothing.
 
 use crate::objects::At;
-use crate::receive_queue::ReceiveQueue;
-use crate::request::Receive;
 use parking_lot::Mutex;
 use shunt_layout::mutant::Mutant;
 use shunt_mlx5_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr};
+use shunt_verbs_journal::receive_queue::ReceiveQueue;
+use shunt_verbs_journal::request::Receive;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -195,6 +195,11 @@ impl SharedQueue {
         let mut inside = self.inside.lock();
         let at = inside.own.iter().position(|one| one.wr_id == wr_id);
         at.is_some_and(|at| inside.own.remove(at).is_some())
+    }
+
+    /// The NIC's queue has buffers.
+    pub fn has_own(&self) -> bool {
+        !self.inside.lock().own.is_empty()
     }
 
     /// It is not known any more what the NIC has: a queue pair is not protected any more, or lost.

@@ -3,7 +3,6 @@
 
 use crate::objects::{At, Channel, Domain};
 use crate::real;
-use crate::request::{Data, Kind, Piece, Receive, Request};
 use crate::settings::{Atomics, settings};
 use crate::work_request;
 use rustc_hash::FxHashMap;
@@ -13,6 +12,7 @@ use shunt_mlx5_sys::{
     ibv_context, ibv_context_ops, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr,
     ibv_send_wr, ibv_sge, ibv_wc,
 };
+use shunt_verbs_journal::request::{Data, Kind, Piece, Receive, Request};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};

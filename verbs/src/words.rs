@@ -5,7 +5,7 @@ use shunt_mlx5::descriptor::HalfCard;
 use shunt_recovery::path::{Word, WordParts};
 
 /// Version of what processes tell each other.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// First word of every message, with the version of what follows.
 const MAGIC: u32 = 0x5356_0000 | VERSION as u32;
 
@@ -48,6 +48,10 @@ pub enum Said {
     Lost(u64),
     /// The receiver's queue pair gets atomics, whose answers are needed: no path is left but for a fault.
     Atomics(u64),
+    /// Nothing is acknowledged of what the receiver's queue pair is sent: does it have receives?
+    Quiet(u64),
+    /// The answer: receives are posted at the sender, so that none of what it is sent waits for one.
+    Receives(u64, bool),
     /// Keys of the sender's memory: rail, the program's key there, rail of a backup, key there. With the first of a set
     /// all others are void.
     Keys(bool, Vec<[u32; 4]>),
@@ -97,6 +101,8 @@ pub fn encode(said: &Said) -> Vec<u8> {
         Said::Parted(id, ended) => _ = out.word(5).long(*id).word((*ended).into()),
         Said::Lost(id) => _ = out.word(6).long(*id),
         Said::Atomics(id) => _ = out.word(8).long(*id),
+        Said::Quiet(id) => _ = out.word(9).long(*id),
+        Said::Receives(id, any) => _ = out.word(10).long(*id).word((*any).into()),
         Said::Keys(first, keys) => {
             out.word(7).word((*first).into());
             keys.iter().flatten().for_each(|word| _ = out.word(*word));
@@ -181,6 +187,8 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
             Said::Keys(from.flag()?, from.until_end(key)?)
         }
         8 => Said::Atomics(from.long()?),
+        9 => Said::Quiet(from.long()?),
+        10 => Said::Receives(from.long()?, from.flag()?),
         _ => return None,
     };
     from.0.is_empty().then_some(said)
@@ -233,6 +241,8 @@ mod tests {
             Said::Parted(3, true),
             Said::Lost(4),
             Said::Atomics(5),
+            Said::Quiet(6),
+            Said::Receives(6, true),
             Said::Keys(true, vec![[0, 0x1234, 1, 0x5678], [1, 2, 3, 4]]),
         ];
         for said in all {

@@ -1,10 +1,10 @@
 //! A request of the journal as libibverbs' work request, and the other way round.
 
-use crate::record::{Record, Slot, Words};
-use crate::request::{Kind, Piece};
 use core::ffi::c_int;
 use core::mem::offset_of;
 use shunt_mlx5_sys::{ibv_send_wr, ibv_sge};
+use shunt_verbs_journal::record::{Record, Slot, Words};
+use shunt_verbs_journal::request::{Kind, Piece};
 
 /// A record and libibverbs agree on what a buffer is, and on a row of words of a request.
 const _: () = {
@@ -21,7 +21,7 @@ const _: () = {
     assert!(offset_of!(ibv_send_wr, wr) == offset_of!(ibv_send_wr, __bindgen_anon_1) + 4);
 };
 
-/// Opcode and flags of a request, as they lie in memory: [`crate::record::Shape::word`].
+/// Opcode and flags of a request, as they lie in memory: [`shunt_verbs_journal::record::Shape::word`].
 #[inline(always)]
 pub fn word(wr: &ibv_send_wr) -> u64 {
     let row = (&raw const *wr).cast::<u8>().wrapping_add(offset_of!(ibv_send_wr, opcode));

@@ -6,7 +6,7 @@ use shunt_verbs::hooks::{data, poll};
 use shunt_verbs::objects::{At, Context, Domain, Extended};
 use shunt_verbs::queue_pair::QueuePair;
 use shunt_verbs::registry;
-use shunt_verbs::request::{Data, Kind};
+use shunt_verbs_journal::request::{Data, Kind};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::{null_mut, without_provenance_mut};

@@ -144,6 +144,13 @@ impl Net {
         ip(&format!("-n {name} link set {interface} {state}"))
     }
 
+    /// The router drops what it is to forward, both ways, or forwards it again. Neither end sees a port go down.
+    pub fn blackhole(&self, drops: bool) -> Result<()> {
+        let (router, does) = (self.name("router"), if drops { "add" } else { "del" });
+        let drop = |to: &str| ip(&format!("-n {router} route {does} blackhole {to}/32"));
+        drop("10.77.3.2").and_then(|()| drop("10.77.2.1"))
+    }
+
     /// An argument, with the router's name where it names it.
     pub fn named(&self, arg: &str) -> String {
         arg.replace(ROUTER, &self.name("router"))

@@ -33,7 +33,7 @@ In README and docs: more than 18 words a sentence in the mean (xtask/src/sentenc
   layout, soft-nic <- soft-rdma/machine <- soft-rdma/uverbs <- soft-rdma <- soft-rdma/preload
   soft-rdma/machine <- host/runtime
   host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli      mlx5-sys <- verbs/count
-  host/bootstrap <- verbs/directory <- verbs, cli      verbs/near <- verbs
+  host/bootstrap <- verbs/directory <- verbs, cli      verbs/near <- verbs/journal <- verbs
   host/{recovery,mlx5,bootstrap} <- transfer-engine <- transfer-engine/node <- transfer-engine/capi, python, tests
   transfer-engine, libfabric-sys, host/{mlx5,bootstrap,recovery} <- transfer-engine/fabric
   transfer-engine/node, bench/figures, cli/{json,pages} <- transfer-engine/program <- transfer-engine/{bw,kv,weights}";
@@ -76,10 +76,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-recovery",
             "shunt-settings",
             "shunt-verbs-directory",
+            "shunt-verbs-journal",
             "shunt-verbs-near",
         ],
     ),
     ("shunt-verbs-directory", &["shunt-bootstrap"]),
+    ("shunt-verbs-journal", &["shunt-layout", "shunt-mlx5-sys", "shunt-verbs-near"]),
     ("shunt-verbs-near", &[]),
     ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
     ("shunt-verbs-count", &["shunt-mlx5-sys"]),

@@ -17,8 +17,8 @@ pub const HELP: &str = "verbs-two-hosts [--dev]
 
 Runs ib_write_bw and shunt-verbs-count between two network namespaces (root, iproute2), by RoCE v2, on what
 `cargo build --release` made. They find each other through `shunt store serve`, a Redis server (skipped without
-redis-server) or a folder. That is gone before the cable of the first NIC is pulled for a second and a half. Output is
-kept under <target>/ci/verbs-two-hosts.
+redis-server) or a folder. That is gone before the cable of the first NIC is pulled for a second and a half, or a router
+between the first NICs drops everything for as long. Output is kept under <target>/ci/verbs-two-hosts.
 
   --dev  run what `cargo build` made instead";
 
@@ -44,6 +44,16 @@ enum Store {
     Absent,
 }
 
+/// What fails for a while.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    Nothing,
+    /// The cable of the first NIC: its port goes down.
+    Cable,
+    /// The router between the first NICs drops everything: no event says so.
+    Router,
+}
+
 struct Case {
     name: &'static str,
     program: &'static str,
@@ -51,8 +61,7 @@ struct Case {
     /// Both run under `shunt verbs run`.
     shim: bool,
     store: Store,
-    /// Whether the cable is pulled.
-    pulled: bool,
+    fails: Fails,
     /// The client ends with status 0.
     well: bool,
     /// What both ends say of themselves.
@@ -68,7 +77,7 @@ const CASES: &[Case] = &[
         args: WRITE,
         shim: false,
         store: Store::Absent,
-        pulled: true,
+        fails: Fails::Cable,
         well: false,
         moves: false,
     },
@@ -78,7 +87,7 @@ const CASES: &[Case] = &[
         args: "-d mlx5_0 -x 0 -F -n 2000",
         shim: true,
         store: Store::Absent,
-        pulled: false,
+        fails: Fails::Nothing,
         well: true,
         moves: false,
     },
@@ -88,7 +97,7 @@ const CASES: &[Case] = &[
         args: WRITE,
         shim: true,
         store: Store::Killed,
-        pulled: true,
+        fails: Fails::Cable,
         well: true,
         moves: true,
     },
@@ -98,7 +107,7 @@ const CASES: &[Case] = &[
         args: "--seconds 9 --adds blind",
         shim: true,
         store: Store::Killed,
-        pulled: true,
+        fails: Fails::Cable,
         well: true,
         moves: true,
     },
@@ -108,7 +117,7 @@ const CASES: &[Case] = &[
         args: "--seconds 9",
         shim: true,
         store: Store::Redis,
-        pulled: true,
+        fails: Fails::Cable,
         well: true,
         moves: true,
     },
@@ -118,7 +127,28 @@ const CASES: &[Case] = &[
         args: "--seconds 9",
         shim: true,
         store: Store::Folder,
-        pulled: true,
+        fails: Fails::Cable,
+        well: true,
+        moves: true,
+    },
+    // A timeout of 20 is 4.3 s: no retry runs out, and nothing is even sent again while the router drops it.
+    Case {
+        name: "write-blackhole",
+        program: "ib_write_bw",
+        args: "-d mlx5_0 -x 0 -F -D 9 -u 20",
+        shim: true,
+        store: Store::Killed,
+        fails: Fails::Router,
+        well: true,
+        moves: true,
+    },
+    Case {
+        name: "count-blackhole",
+        program: "shunt-verbs-count",
+        args: "--seconds 9",
+        shim: true,
+        store: Store::Killed,
+        fails: Fails::Router,
         well: true,
         moves: true,
     },
@@ -219,7 +249,13 @@ impl Hosts {
     fn start(&self, case: &Case, host: u32) -> Result<Side> {
         let client = host == 0;
         let mut command = self.shunt(case, host)?;
-        command.args(["soft-rdma", "run", "--roce", &self.net.rails(host, false), "--"]);
+        command.args([
+            "soft-rdma",
+            "run",
+            "--roce",
+            &self.net.rails(host, case.fails == Fails::Router),
+            "--",
+        ]);
         if case.shim {
             command.arg(self.built.join("shunt")).args(["verbs", "run", "--"]);
         }
@@ -276,10 +312,15 @@ impl Hosts {
         std::thread::sleep(Duration::from_secs(3));
         drop(store);
         let _ = std::fs::remove_dir_all(self.folder());
-        if case.pulled {
-            self.net.plug(0, "r0", false)?;
-            std::thread::sleep(Duration::from_millis(1500));
-            self.net.plug(0, "r0", true)?;
+        for fails in [true, false] {
+            match case.fails {
+                Fails::Nothing => break,
+                Fails::Cable => self.net.plug(0, "r0", !fails)?,
+                Fails::Router => self.net.blackhole(fails)?,
+            }
+            if fails {
+                std::thread::sleep(Duration::from_millis(1500));
+            }
         }
         let mut wrong = Vec::new();
         let until = Instant::now() + HANG;
@@ -299,6 +340,10 @@ impl Hosts {
             if case.shim && moved != case.moves {
                 wrong.push(format!("host {host} says: {said}"));
             }
+        }
+        let said = std::fs::read_to_string(self.file(case, "client")).unwrap_or_default();
+        if let Some(gap) = said.split("\"longest_gap_ms\": ").nth(1).and_then(|rest| rest.split(',').next()) {
+            println!("    longest time between two completions: {gap} ms");
         }
         Ok(wrong)
     }

@@ -3,7 +3,7 @@
 //! It works for an owner of paths ([`owner::Owner`]) on whatever queue pairs they are ([`endpoint::Endpoint`]): the
 //! channels of a PE are one owner, and a program that posts verbs can be another. It knows neither of them.
 //!
-//! * The model, pure: [`health`], [`verdict`], [`truth`], [`slots`], [`nanos`], `age`, `fence_patience`.
+//! * The model, pure: [`ack_watch`], [`health`], [`verdict`], [`truth`], [`slots`], [`nanos`], `age`, `fence_patience`.
 //! * Machines: [`path`], one a path; [`port_table`], [`fault_localizer`], [`path_pool`] with [`path_slots`] and
 //!   [`path_ranking`], [`path_proof`], [`destroy_queue`], [`datagram_renewal`], [`peer_silence`]. Each owns its state.
 //!   Time and facts are arguments, decisions are values. None holds another's state or knows the engine.
@@ -12,6 +12,7 @@
 //!
 //! Arrows point one way: the engine uses machines and executors, and both use the model.
 
+pub mod ack_watch;
 pub mod age;
 pub mod command_queue;
 pub mod datagram_renewal;

@@ -45,7 +45,7 @@ pub const VARIABLES: &[Variable] = &[
     .default("1s"),
     variable(
         "SHUNT_SUSPECT",
-        "longest silence of a path with work outstanding before it is suspected; shmem_put_bw adds the time of a put",
+        "longest silence of a path with work outstanding; shmem_put_bw adds the time of a put; verbs programs: 100ms",
         SUSPECT,
     )
     .default("10ms"),

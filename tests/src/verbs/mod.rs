@@ -31,9 +31,9 @@ use std::sync::{Arc, Once};
 
 use shunt_device::platform::host::World;
 use shunt_soft_nic::{Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
-use shunt_verbs::policy::{Answers, Policy, Rule};
 use shunt_verbs::settings::{Atomics, Mode, Peer, Settings};
 use shunt_verbs_directory::StoreAt;
+use shunt_verbs_journal::policy::{Answers, Policy, Rule};
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
@@ -51,6 +51,7 @@ pub use steps::{Step, Who};
 const SETTINGS: Settings = Settings {
     mode: Mode::On,
     give_up_ns: 1_000_000_000,
+    suspect_ns: 5_000_000,
     recovery_window_ns: 3_000_000,
     lifetime_ns: 2_000_000,
     probes: 3,

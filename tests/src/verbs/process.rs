@@ -15,10 +15,10 @@ use shunt_verbs::agent::{Device, Orders};
 use shunt_verbs::hooks::{memory, poll, qp, queue, shared};
 use shunt_verbs::objects::{At, Channel, Context, Extended};
 use shunt_verbs::pair_state::On;
-use shunt_verbs::policy::{Answers, Policy, Rule};
 use shunt_verbs::queue_pair::QueuePair;
 use shunt_verbs::registry;
-use shunt_verbs::send_queue::SendQueue;
+use shunt_verbs_journal::policy::{Answers, Policy, Rule};
+use shunt_verbs_journal::send_queue::SendQueue;
 
 use super::agent::{AgentActor, open_rail};
 use super::around::Around;
@@ -309,7 +309,11 @@ impl Process {
                 board.done.borrow_mut().iter_mut().for_each(|done| *done = true);
                 break;
             }
+            let before = self.began;
             self.begin();
+            if self.began && !before && me == 1 {
+                sim.sleep(self.spec.stall_ns);
+            }
             let took = self.rest.may_look() && self.poll();
             if self.began {
                 let pace_ns = self.spec.pace_ns;

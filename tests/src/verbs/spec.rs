@@ -50,6 +50,8 @@ pub struct VerbsSpec {
     pub retries: u8,
     /// Time between two requests of an end.
     pub pace_ns: u64,
+    /// The program of process 1 looks at nothing for so long, once, after the first request.
+    pub stall_ns: u64,
     /// Longest time until the program looks again at a queue that had nothing.
     pub look_ns: u64,
     /// Faults: how long after the first request, at which process and rail, and which.
@@ -95,6 +97,7 @@ impl VerbsSpec {
             ack_timeout: 8,
             retries: 3,
             pace_ns: 20_000,
+            stall_ns: 0,
             look_ns: LOOK_NS,
             faults: Vec::new(),
             pauses: Vec::new(),
@@ -163,7 +166,7 @@ impl VerbsSpec {
             extended: rng.one_in(3),
             ..Self::quiet(seed)
         };
-        spec.waits_and_shares(&mut rng)
+        spec.waits_and_shares(&mut rng).stands_still(&mut rng)
     }
 
     /// How the program waits, and where its buffers are.
@@ -171,6 +174,13 @@ impl VerbsSpec {
         let (sleeps, shares, spare) = (rng.one_in(3), rng.one_in(3), rng.pick(&[0, 2, 24]));
         let spec = if sleeps { self.sleeping() } else { self };
         if shares && !spec.needs_answers { spec.sharing(spare) } else { spec }
+    }
+
+    /// Retries that run out long after the network was found silent; a program that takes no message for a while.
+    fn stands_still(self, rng: &mut Rng) -> Self {
+        let (ack_timeout, retries) = if rng.one_in(5) { (20, 7) } else { (self.ack_timeout, self.retries) };
+        let stall_ns = if rng.one_in(6) { rng.below(20_000_000) } else { 0 };
+        Self { ack_timeout, retries, stall_ns, ..self }
     }
 
     /// The program sleeps. Not one whose NIC is gone: what executes nothing any more wakes no program.

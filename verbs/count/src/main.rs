@@ -63,6 +63,8 @@ struct Found {
     woken: u64,
     /// Failures that it was told of by an event.
     events: u64,
+    /// Longest time between two completions.
+    gap: Duration,
 }
 
 /// What a number looks like in memory, word by word.
@@ -98,12 +100,13 @@ fn failed(error: &str) -> ExitCode {
 /// Prints what an end found. The status that it makes.
 fn told(found: &Found) -> u8 {
     let Found { sent, received, reads, adds, doubled, order, wrong, ghost, .. } = found;
-    let Found { lost, missed, woken, errors, named, events, .. } = found;
+    let Found { lost, missed, woken, errors, named, events, gap, .. } = found;
+    let gap = gap.as_millis();
     println!(
         "{{\"sent\": {sent}, \"received\": {received}, \"reads\": {reads}, \"adds\": {adds}, \
          \"lost\": {lost}, \"doubled\": {doubled}, \"order\": {order}, \"wrong\": {wrong}, \"ghost\": {ghost}, \
-         \"missed\": {missed}, \"woken\": {woken}, \"events\": {events}, \"errors\": {errors}, \
-         \"named\": \"{named}\"}}"
+         \"missed\": {missed}, \"woken\": {woken}, \"events\": {events}, \"longest_gap_ms\": {gap}, \
+         \"errors\": {errors}, \"named\": \"{named}\"}}"
     );
     if *errors > 0 { 3 } else { u8::from(lost + doubled + order + wrong + ghost + missed > 0) }
 }
@@ -288,7 +291,11 @@ fn finish(end: &mut End, total: u64, theirs: u64) -> Result<(), String> {
 
 impl End {
     fn came(&mut self) {
-        self.moved = Instant::now();
+        let now = Instant::now();
+        if self.taken > 0 {
+            self.found.gap = self.found.gap.max(now - self.moved);
+        }
+        self.moved = now;
         self.taken += 1;
     }
 

@@ -1,6 +1,7 @@
 //! A queue pair in the agent's charge.
 
 use super::pace::REST;
+use super::silence::{Silence, quiet};
 use crate::endpoint::Own;
 use crate::pair_state::{Connection, On, SHARES, STOPPED, State};
 use crate::queue_pair::QueuePair;
@@ -22,9 +23,6 @@ const HUNGRY: Nanos = Nanos::millis(20);
 const HUNGRY_AMONG_POOR: Nanos = Nanos::millis(500);
 /// So much longer if another has waited longer: each has its turn, and one that does not ask keeps nobody.
 const BEHIND_ANOTHER: Nanos = Nanos::millis(20);
-
-/// Requests that have not completed for so long are a reason to ask the NIC whether it answers, this often.
-const QUIET: Nanos = Nanos::millis(250);
 
 /// Which directions of a queue pair a charge is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +121,8 @@ pub struct Charge {
     pub hungry_since: Option<Nanos>,
     /// It has none, and none will come, since then.
     starving_since: Option<Nanos>,
+    /// What is known of it while none of its requests completes.
+    pub silence: Silence,
     /// The oldest request that has not completed, and since when that, or when the NIC was last asked.
     oldest: (u64, Nanos),
     /// All that was posted had completed when that was looked at last.
@@ -169,6 +169,7 @@ impl Charge {
             homeless_since: None,
             hungry_since: None,
             starving_since: None,
+            silence: Silence::default(),
             oldest: (0, now),
             idle: true,
             looked: now,
@@ -249,6 +250,7 @@ impl Charge {
             Said::Atomics(_) => self.answers_there = true,
             Said::Parted(_, ended) => (self.parted, self.ended_there) = (true, *ended),
             Said::Lost(_) => self.lost_there = true,
+            Said::Receives(_, any) => self.silence.hear(*any),
             _ => {}
         }
     }
@@ -273,7 +275,7 @@ impl Charge {
         let state = self.pair.state();
         let (first, idle) = (state.sends.first(), state.sends.is_empty());
         drop(state);
-        let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + QUIET;
+        let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + quiet();
         // One that has become the oldest since the last look may have done so right after it.
         let since = if quiet || idle { now } else { self.looked.max(now - REST) };
         if idle || quiet || self.oldest.0 != first {
@@ -301,7 +303,7 @@ impl Charge {
         if !home || state.over().is_some() || self.parted || self.lost_there || self.hungry_since.is_some() {
             return None;
         }
-        let silence = self.oldest.1 + QUIET + Nanos::new(1);
+        let silence = self.oldest.1 + quiet() + Nanos::new(1);
         Some(if self.idle { Nanos::MAX } else { silence })
     }
 
@@ -450,7 +452,7 @@ pub(super) mod tests {
         charge.heard = true;
         assert_eq!(charge.due(), Some(Nanos::MAX));
         (charge.idle, charge.oldest) = (false, (0, Nanos::secs(1)));
-        assert_eq!(charge.due(), Some(Nanos::secs(1) + QUIET + Nanos::new(1)));
+        assert_eq!(charge.due(), Some(Nanos::secs(1) + quiet() + Nanos::new(1)));
         charge.pair.state().closed = true;
         assert_eq!(charge.due(), None);
         charge.over = true;

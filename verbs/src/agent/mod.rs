@@ -15,6 +15,7 @@ mod charge;
 mod ending;
 mod fresh;
 mod keys;
+mod looks;
 mod meeting;
 mod moving;
 mod nics;
@@ -24,6 +25,7 @@ mod pace;
 mod ports;
 mod post;
 pub mod required;
+mod silence;
 mod waking;
 
 use crate::chain::chain;
@@ -360,6 +362,7 @@ impl Agent {
         for (rail, id, outcome) in outcomes {
             match outcome {
                 Outcome::Port(up) => self.port_answered(now, rail, up),
+                Outcome::Looked(found) if self.looked(now, id, &found) => {}
                 outcome => self.engine.outcome(&mut self.owned, now, id, outcome),
             }
         }
@@ -421,6 +424,11 @@ impl Agent {
                     self.engine.hear(&mut self.owned, now, key, (incarnation, word), false);
                 }
             }
+            Said::Quiet(pair) => {
+                if let Some(said) = self.charge_of(from, pair).and_then(|charge| charge.says_receives()) {
+                    self.post.send(from, encode(&said));
+                }
+            }
             Said::Keys(first, keys) => {
                 let Some(peer) = self.peers.get(&from) else { return };
                 let mut known = peer.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -433,6 +441,7 @@ impl Agent {
             | Said::Ready(pair, ..)
             | Said::Atomics(pair)
             | Said::Parted(pair, _)
+            | Said::Receives(pair, _)
             | Said::Lost(pair) => {
                 if let Some(charge) = self.charge_of(from, pair) {
                     charge.hear(&said);

@@ -106,6 +106,7 @@ impl Agent {
             let own = own_failed && charge.first() == Some(key) && incarnation == 1;
             // A NIC that answers nothing completes nothing either: no completion will say so.
             let silent = !self.engine.rails[rails.local as usize].devx.responsive();
+            let silent = silent || charge.silence.is_on((key, incarnation));
             let failed = own || silent || spare_failed.contains(&Some((key, incarnation)));
             let unfit = misplaced == Some(key);
             // What no message came into is known once all have left the queue that they share.
@@ -371,16 +372,6 @@ impl Agent {
             if let Some(path) = self.owned.paths.get_mut(&key) {
                 path.active = used.contains(&Some(key)) || fenced;
             }
-        }
-    }
-
-    /// Requests that do not complete: is the NIC that has them alive?
-    fn mind_the_silence(&mut self, now: Nanos, charge: &mut Charge) {
-        let [key, _] = charge.used(&charge.pair.state());
-        let Some(path) = key.and_then(|key| self.engine.path(key)) else { return };
-        let rail = path.rails().local as usize;
-        if charge.is_quiet(now) {
-            self.engine.nics.ask_port(now, rail);
         }
     }
 }

@@ -4,15 +4,15 @@ use super::data;
 use crate::batch::Batch;
 use crate::queue_pair::QueuePair;
 use crate::real;
-use crate::record::{Beside, Record};
 use crate::registry;
-use crate::request::{Kind, Piece};
 use crate::work_request;
 use core::ffi::{c_int, c_void};
 use shunt_mlx5_sys::{
     IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     ibv_data_buf, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_sge,
 };
+use shunt_verbs_journal::record::{Beside, Record};
+use shunt_verbs_journal::request::{Kind, Piece};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 

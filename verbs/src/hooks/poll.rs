@@ -118,6 +118,7 @@ unsafe fn poll_moved(cq: &CompletionQueue, most: c_int, to: *mut ibv_wc) -> c_in
         inside.collect(cq);
         got += take_ready(&mut inside, &mut to[got..]);
     }
+    CompletionQueue::mind_what_waits(&inside);
     got as c_int
 }
 
@@ -134,10 +135,15 @@ pub fn has_more(cq: &CompletionQueue) -> bool {
     std::mem::take(&mut inside.fresh)
 }
 
-/// Takes what the NIC has written for the program's own queue pairs, ahead of the program.
+/// Takes what the NIC has written for the program's own queue pairs, ahead of the program, and what has completed
+/// elsewhere. From now on completions may come from there.
 pub fn drain(cq: &CompletionQueue) {
-    // What is put in front is taken from there before anything else.
     cq.mark_moved();
+    take_ahead(cq).collect(cq);
+}
+
+/// Takes what the NIC has written: what has come is known after that.
+pub fn take_ahead(cq: &CompletionQueue) -> Inside<'_, Completions> {
     let mut inside = cq.enter_first();
     let mut wcs = [ibv_wc::default(); 16];
     loop {
@@ -151,5 +157,7 @@ pub fn drain(cq: &CompletionQueue) {
             break;
         }
     }
-    inside.collect(cq);
+    // What is put in front is taken from there before anything else.
+    CompletionQueue::mind_what_waits(&inside);
+    inside
 }

@@ -4,11 +4,11 @@ use super::data;
 use crate::objects::At;
 use crate::real;
 use crate::registry;
-use crate::request::Receive;
 use crate::settings::{Mode, settings};
 use crate::shared_receive::SharedQueue;
 use core::ffi::c_int;
 use shunt_mlx5_sys::{ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_init_attr};
+use shunt_verbs_journal::request::Receive;
 use std::ptr::null_mut;
 use std::sync::Arc;
 

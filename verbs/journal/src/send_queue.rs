@@ -140,6 +140,11 @@ impl SendQueue {
         self.end() == self.first
     }
 
+    /// Of what is not complete, something consumes a receive of the other end.
+    pub fn waits_for_receives(&self) -> bool {
+        !self.is_empty() && self.shapes.runs().any(|(shape, _)| shape.is_two_sided())
+    }
+
     /// Messages so far that consumed a receive of the other end.
     pub const fn two_sided(&self) -> u64 {
         self.two_sided
