@@ -142,6 +142,17 @@ fn a_network_that_answers_nothing_is_left_long_before_the_retries_run_out() {
     }
 }
 
+/// A path that was left in silence took the answer of an atomic with it, which the NIC would have had sent again.
+#[test]
+fn who_needs_the_answers_of_atomics_waits_for_the_retries() {
+    let lost = FaultKind::DropAcks { for_ns: Some(8_000_000) };
+    let faulty = spec(7, vec![(2_000_000, RailAt { pe: 0, rail: 0 }, lost)]);
+    let report = run(&VerbsSpec { needs_answers: true, ack_timeout: 14, retries: 7, ..faulty });
+    clean(&report);
+    assert_eq!((report.hits, report.sum(|told| told.completed)), (1, 600));
+    assert_eq!((report.sum(|told| told.switches), report.sum(|told| told.lost)), (0, 0), "{report:?}");
+}
+
 /// A message that waits for a receive is not acknowledged either, and its network is well.
 #[test]
 fn a_receiver_without_a_receive_is_waited_for_and_nothing_moves() {

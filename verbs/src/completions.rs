@@ -104,8 +104,6 @@ pub struct Completions {
     /// Whose requests were counted last: a tally that is in `near`, or `nobody`.
     last: AtomicPtr<Tally>,
     nobody: Arc<Tally>,
-    /// Some may come from elsewhere than the program's own queue, from now on.
-    moved: bool,
     /// Where the program wants completions, while the provider writes them.
     pub to: At<ibv_wc>,
 }
@@ -116,7 +114,7 @@ impl Completions {
         let near = std::array::from_fn(|_| (NO_ONE, nobody.clone()));
         let last = AtomicPtr::new(Arc::as_ptr(&nobody).cast_mut());
         let (ready, members, to) = (VecDeque::new(), FxHashMap::default(), At::default());
-        Self { ready, fresh: false, members, near, last, nobody, moved: false, to }
+        Self { ready, fresh: false, members, near, last, nobody, to }
     }
 
     /// Completions of this queue pair come here from now on.
@@ -280,17 +278,9 @@ impl CompletionQueue {
         self.completions.enter_first()
     }
 
-    /// From now on completions may come from elsewhere.
+    /// From now on completions may wait here, or come from elsewhere.
     pub fn mark_moved(&self) {
-        let mut inside = self.enter_first();
-        inside.moved = true;
-        inside.set_shut(true);
-    }
-
-    /// Completions wait here, or not: the program takes the way around until it has them, or for good once it
-    /// has moved.
-    pub fn mind_what_waits(inside: &Inside<'_, Completions>) {
-        inside.set_shut(inside.moved || !inside.ready.is_empty());
+        self.completions.set_shut(true);
     }
 
     /// See [`CompletionQueue::mark_moved`].

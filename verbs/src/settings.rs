@@ -119,7 +119,7 @@ fn suspect(text: &str) -> Option<u64> {
 }
 
 const GIVE_UP_NS: u64 = 1_000_000_000;
-/// Longer than a local ACK timeout of 14 (67 ms), which programs ask for most: one packet that is lost moves nothing.
+/// As long as a local ACK timeout of 14, 67 ms, may take at least: most programs ask for that one.
 const SUSPECT_NS: u64 = 100_000_000;
 const RECOVERY_WINDOW_NS: u64 = 100_000_000;
 const LIFETIME_NS: u64 = 50_000_000;

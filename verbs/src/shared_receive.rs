@@ -197,11 +197,6 @@ impl SharedQueue {
         at.is_some_and(|at| inside.own.remove(at).is_some())
     }
 
-    /// The NIC's queue has buffers.
-    pub fn has_own(&self) -> bool {
-        !self.inside.lock().own.is_empty()
-    }
-
     /// It is not known any more what the NIC has: a queue pair is not protected any more, or lost.
     pub fn spoil(&self) {
         let mut inside = self.inside.lock();

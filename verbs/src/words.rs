@@ -48,10 +48,10 @@ pub enum Said {
     Lost(u64),
     /// The receiver's queue pair gets atomics, whose answers are needed: no path is left but for a fault.
     Atomics(u64),
-    /// Nothing is acknowledged of what the receiver's queue pair is sent: does it have receives?
+    /// Nothing is acknowledged of what the receiver's queue pair is sent: how many receives was its NIC given?
     Quiet(u64),
-    /// The answer: receives are posted at the sender, so that none of what it is sent waits for one.
-    Receives(u64, bool),
+    /// The answer: so many since it was connected; 0 where that says nothing.
+    Receives(u64, u64),
     /// Keys of the sender's memory: rail, the program's key there, rail of a backup, key there. With the first of a set
     /// all others are void.
     Keys(bool, Vec<[u32; 4]>),
@@ -102,7 +102,7 @@ pub fn encode(said: &Said) -> Vec<u8> {
         Said::Lost(id) => _ = out.word(6).long(*id),
         Said::Atomics(id) => _ = out.word(8).long(*id),
         Said::Quiet(id) => _ = out.word(9).long(*id),
-        Said::Receives(id, any) => _ = out.word(10).long(*id).word((*any).into()),
+        Said::Receives(id, count) => _ = out.word(10).long(*id).long(*count),
         Said::Keys(first, keys) => {
             out.word(7).word((*first).into());
             keys.iter().flatten().for_each(|word| _ = out.word(*word));
@@ -188,7 +188,7 @@ pub fn decode(bytes: &[u8]) -> Option<Said> {
         }
         8 => Said::Atomics(from.long()?),
         9 => Said::Quiet(from.long()?),
-        10 => Said::Receives(from.long()?, from.flag()?),
+        10 => Said::Receives(from.long()?, from.long()?),
         _ => return None,
     };
     from.0.is_empty().then_some(said)
@@ -242,7 +242,7 @@ mod tests {
             Said::Lost(4),
             Said::Atomics(5),
             Said::Quiet(6),
-            Said::Receives(6, true),
+            Said::Receives(6, 1 << 40),
             Said::Keys(true, vec![[0, 0x1234, 1, 0x5678], [1, 2, 3, 4]]),
         ];
         for said in all {

@@ -176,9 +176,11 @@ impl VerbsSpec {
         if shares && !spec.needs_answers { spec.sharing(spare) } else { spec }
     }
 
-    /// Retries that run out long after the network was found silent; a program that takes no message for a while.
+    /// Retries that run out long after the network was found silent, where it is; a program that takes no message for a
+    /// while.
     fn stands_still(self, rng: &mut Rng) -> Self {
-        let (ack_timeout, retries) = if rng.one_in(5) { (20, 7) } else { (self.ack_timeout, self.retries) };
+        let long = rng.one_in(5) && !self.shared && !self.needs_answers;
+        let (ack_timeout, retries) = if long { (20, 7) } else { (self.ack_timeout, self.retries) };
         let stall_ns = if rng.one_in(6) { rng.below(20_000_000) } else { 0 };
         Self { ack_timeout, retries, stall_ns, ..self }
     }

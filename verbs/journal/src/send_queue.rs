@@ -140,9 +140,10 @@ impl SendQueue {
         self.end() == self.first
     }
 
-    /// Of what is not complete, something consumes a receive of the other end.
-    pub fn waits_for_receives(&self) -> bool {
-        !self.is_empty() && self.shapes.runs().any(|(shape, _)| shape.is_two_sided())
+    /// Receives of the other end that all requests of a NIC consume, since it was connected: done or not.
+    pub fn consumes(&self) -> u64 {
+        let open = self.first.max(self.executed)..self.next;
+        self.two_sided + open.filter(|number| self.record(*number).is_two_sided()).count() as u64
     }
 
     /// Messages so far that consumed a receive of the other end.

@@ -1,7 +1,7 @@
 //! A queue pair in the agent's charge.
 
 use super::pace::REST;
-use super::silence::{Silence, quiet};
+use super::silence::Silence;
 use crate::endpoint::Own;
 use crate::pair_state::{Connection, On, SHARES, STOPPED, State};
 use crate::queue_pair::QueuePair;
@@ -250,7 +250,7 @@ impl Charge {
             Said::Atomics(_) => self.answers_there = true,
             Said::Parted(_, ended) => (self.parted, self.ended_there) = (true, *ended),
             Said::Lost(_) => self.lost_there = true,
-            Said::Receives(_, any) => self.silence.hear(*any),
+            Said::Receives(_, count) => self.silence.hear(*count),
             _ => {}
         }
     }
@@ -274,8 +274,9 @@ impl Charge {
     pub fn is_quiet(&mut self, now: Nanos) -> bool {
         let state = self.pair.state();
         let (first, idle) = (state.sends.first(), state.sends.is_empty());
+        let patience = self.silence.patience(state.sends.next());
         drop(state);
-        let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + quiet();
+        let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + patience;
         // One that has become the oldest since the last look may have done so right after it.
         let since = if quiet || idle { now } else { self.looked.max(now - REST) };
         if idle || quiet || self.oldest.0 != first {
@@ -303,7 +304,7 @@ impl Charge {
         if !home || state.over().is_some() || self.parted || self.lost_there || self.hungry_since.is_some() {
             return None;
         }
-        let silence = self.oldest.1 + quiet() + Nanos::new(1);
+        let silence = self.oldest.1 + self.silence.patience(state.sends.next()) + Nanos::new(1);
         Some(if self.idle { Nanos::MAX } else { silence })
     }
 
@@ -452,7 +453,7 @@ pub(super) mod tests {
         charge.heard = true;
         assert_eq!(charge.due(), Some(Nanos::MAX));
         (charge.idle, charge.oldest) = (false, (0, Nanos::secs(1)));
-        assert_eq!(charge.due(), Some(Nanos::secs(1) + quiet() + Nanos::new(1)));
+        assert_eq!(charge.due(), Some(Nanos::secs(1) + charge.silence.patience(0) + Nanos::new(1)));
         charge.pair.state().closed = true;
         assert_eq!(charge.due(), None);
         charge.over = true;

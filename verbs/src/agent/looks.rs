@@ -2,53 +2,42 @@
 
 use super::Agent;
 use super::charge::{self, Charge};
-use super::silence::Look;
-use crate::hooks::poll;
+use super::silence::{Look, receives};
 use crate::words::Said;
 use shunt_mlx5::error::NicError;
 use shunt_mlx5::nic::qp::QpTruth;
 use shunt_recovery::nanos::Nanos;
 use shunt_recovery::nic_job::{Job, JobId, Urgency};
-use std::sync::PoisonError;
 
 impl Charge {
-    /// The answer to who asks whether a message finds a receive. What came and was not polled is taken first: it is
-    /// known then.
+    /// The answer to who asks how many receives this end's NIC was given.
     pub(super) fn says_receives(&self) -> Option<Said> {
-        let pair = &self.pair;
-        {
-            // While the program has the queue pair, its completion queues are alive.
-            let raw = pair.raw.read().unwrap_or_else(PoisonError::into_inner);
-            raw.is_some().then(|| poll::take_ahead(&pair.recv_cq));
-        }
-        let state = pair.state();
-        let shares = pair.shared.as_ref().is_some_and(|shared| state.recv_on.is_own() && shared.has_own());
-        let any = shares || !state.receives.is_empty();
-        drop(state);
-        self.there.map(|there| Said::Receives(there.id, any))
+        let given = self.pair.state().receives.all_given();
+        let count = receives(given, self.pair.shared.is_some(), self.connection.attr.min_rnr_timer);
+        self.there.map(|there| Said::Receives(there.id, count))
     }
 }
 
 impl Agent {
-    /// Looks at a queue pair whose requests do not complete.
+    /// Looks at a queue pair whose requests do not complete. Not where the program needs the answers of atomics: one
+    /// that is lost would end the connection, and the NIC may have it sent again.
     pub(super) fn mind_the_silence(&mut self, now: Nanos, charge: &mut Charge) {
         if !charge.is_quiet(now) {
             return;
         }
         let state = charge.pair.state();
         let [key, _] = charge.used(&state);
-        let (requests, needs_receives) =
-            ((state.sends.first(), state.sends.end()), state.sends.waits_for_receives());
+        let (requests, consumed) = ((state.sends.first(), state.sends.next()), state.sends.consumes());
         drop(state);
-        let found = key.and_then(|key| Some((key, self.engine.path(key)?)));
-        let Some((key, path)) = found.filter(|_| charge.silence.may_look(requests.1)) else { return };
+        let Some((key, path)) = key.and_then(|key| Some((key, self.engine.path(key)?))) else { return };
         let (rail, place) = (path.rails().local, (key, path.incarnation()));
-        let (half, usable) = (path.half().cloned(), path.is_usable());
+        let half = path.half().filter(|_| path.is_usable()).cloned();
         self.engine.nics.ask_port(now, rail as usize);
-        let Some(half) = half.filter(|_| usable) else { return };
+        let answers = charge.answers_here || charge.answers_there;
+        let Some(half) = half.filter(|_| !answers && charge.silence.may_look(requests.1)) else { return };
         let number = self.engine.nics.submit(rail, Urgency::Idle, key, Job::Look(half));
-        charge.silence.begin(Look { number, place, requests, needs_receives });
-        if needs_receives {
+        charge.silence.begin(Look { number, place, requests, consumed });
+        if consumed > 0 {
             self.tell(charge, Said::Quiet);
         }
     }

@@ -106,7 +106,8 @@ impl Agent {
             let own = own_failed && charge.first() == Some(key) && incarnation == 1;
             // A NIC that answers nothing completes nothing either: no completion will say so.
             let silent = !self.engine.rails[rails.local as usize].devx.responsive();
-            let silent = silent || charge.silence.is_on((key, incarnation));
+            let answers = charge.answers_here || charge.answers_there;
+            let silent = silent || charge.silence.is_on((key, incarnation)) && !answers;
             let failed = own || silent || spare_failed.contains(&Some((key, incarnation)));
             let unfit = misplaced == Some(key);
             // What no message came into is known once all have left the queue that they share.

@@ -118,7 +118,6 @@ unsafe fn poll_moved(cq: &CompletionQueue, most: c_int, to: *mut ibv_wc) -> c_in
         inside.collect(cq);
         got += take_ready(&mut inside, &mut to[got..]);
     }
-    CompletionQueue::mind_what_waits(&inside);
     got as c_int
 }
 
@@ -135,15 +134,10 @@ pub fn has_more(cq: &CompletionQueue) -> bool {
     std::mem::take(&mut inside.fresh)
 }
 
-/// Takes what the NIC has written for the program's own queue pairs, ahead of the program, and what has completed
-/// elsewhere. From now on completions may come from there.
+/// Takes what the NIC has written for the program's own queue pairs, ahead of the program.
 pub fn drain(cq: &CompletionQueue) {
+    // What is put in front is taken from there before anything else.
     cq.mark_moved();
-    take_ahead(cq).collect(cq);
-}
-
-/// Takes what the NIC has written: what has come is known after that.
-pub fn take_ahead(cq: &CompletionQueue) -> Inside<'_, Completions> {
     let mut inside = cq.enter_first();
     let mut wcs = [ibv_wc::default(); 16];
     loop {
@@ -157,7 +151,5 @@ pub fn take_ahead(cq: &CompletionQueue) -> Inside<'_, Completions> {
             break;
         }
     }
-    // What is put in front is taken from there before anything else.
-    CompletionQueue::mind_what_waits(&inside);
-    inside
+    inside.collect(cq);
 }
