@@ -145,7 +145,7 @@ const CASES: &[Case] = &[
     Case {
         name: "count-blackhole",
         program: "shunt-verbs-count",
-        args: "--seconds 9",
+        args: "--seconds 9 --ack-timeout 20",
         shim: true,
         store: Store::Killed,
         fails: Fails::Router,

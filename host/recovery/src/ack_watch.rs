@@ -5,6 +5,7 @@
 //! at any time: `next_send_psn` and `last_acked_psn` of the context (PRM, QP context entry).
 
 use crate::nanos::Nanos;
+use shunt_layout::mlx5::prm::qp::State;
 use shunt_mlx5::nic::qp::{MASK_24, QpTruth};
 
 /// A path, by its key, and its incarnation.
@@ -25,33 +26,34 @@ pub struct AckWatch {
 }
 
 impl AckWatch {
-    /// QUERY_QP says this of the queue pair of that path. True if packets are on their way, and none was acknowledged
-    /// since a look that was `patience` ago or longer.
-    pub fn look(&mut self, now: Nanos, place: Place, truth: &QpTruth, patience: Nanos) -> bool {
+    /// QUERY_QP says this of the queue pair of that path; it was asked at `asked`, and has answered by `now`. True if
+    /// packets are on their way, and none was acknowledged from an answer to a question `patience` later.
+    pub fn look(
+        &mut self,
+        (asked, now): (Nanos, Nanos),
+        place: Place,
+        truth: &QpTruth,
+        patience: Nanos,
+    ) -> bool {
         let acked = truth.last_acked_psn;
-        if truth.next_send_psn == acked.wrapping_add(1) & MASK_24 {
+        let ended = truth.state.is_some_and(|state| state != State::Rts);
+        if ended || truth.next_send_psn == acked.wrapping_add(1) & MASK_24 {
             self.seen = None;
             return false;
         }
         match self.seen.filter(|seen| (seen.place, seen.acked) == (place, acked)) {
-            Some(seen) => now >= seen.since + patience,
+            Some(seen) => asked >= seen.since + patience,
             None => {
                 self.seen = Some(Seen { place, acked, since: now });
                 false
             }
         }
     }
-
-    /// Packets were on their way at the last look.
-    pub const fn is_waiting(&self) -> bool {
-        self.seen.is_some()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shunt_layout::mlx5::prm::qp::State;
 
     fn truth(next_send_psn: u32, last_acked_psn: u32) -> QpTruth {
         let state = Some(State::Rts);
@@ -61,19 +63,22 @@ mod tests {
     const PATIENCE: Nanos = Nanos::millis(50);
     const PLACE: Place = (3, 1);
 
-    fn at(ms: u64) -> Nanos {
-        Nanos::secs(1) + Nanos::millis(ms)
+    /// Asked at this time, and answered half a millisecond later.
+    fn at(ms: u64) -> (Nanos, Nanos) {
+        let asked = Nanos::secs(1) + Nanos::millis(ms);
+        (asked, asked + Nanos::micros(500))
     }
 
     #[test]
     fn one_whose_acknowledgements_stand_still_is_silent_after_the_patience() {
         let mut watch = AckWatch::default();
         assert!(!watch.look(at(0), PLACE, &truth(20, 9), PATIENCE), "the first look");
-        assert!(!watch.look(at(49), PLACE, &truth(25, 9), PATIENCE), "too early");
-        assert!(watch.look(at(50), PLACE, &truth(25, 9), PATIENCE));
+        assert!(!watch.look(at(50), PLACE, &truth(25, 9), PATIENCE), "asked too early");
+        assert!(watch.look(at(51), PLACE, &truth(25, 9), PATIENCE));
         assert!(!watch.look(at(60), PLACE, &truth(25, 10), PATIENCE), "one was acknowledged");
         assert!(!watch.look(at(111), (3, 2), &truth(25, 10), PATIENCE), "made again since");
-        assert!(watch.is_waiting());
+        let err = QpTruth { state: Some(State::Err), ..truth(25, 10) };
+        assert!(!watch.look(at(500), (3, 2), &err, PATIENCE), "it has failed, and says so");
     }
 
     #[test]
@@ -81,10 +86,9 @@ mod tests {
         let mut watch = AckWatch::default();
         for (next, acked) in [(10, 9), (0, MASK_24)] {
             assert!(!watch.look(at(0), PLACE, &truth(next, acked), PATIENCE));
-            assert!(!watch.is_waiting());
             assert!(!watch.look(at(500), PLACE, &truth(next, acked), PATIENCE));
         }
-        assert!(!watch.look(at(600), PLACE, &truth(5, MASK_24), PATIENCE) && watch.is_waiting());
+        assert!(!watch.look(at(600), PLACE, &truth(5, MASK_24), PATIENCE));
         assert!(watch.look(at(700), PLACE, &truth(5, MASK_24), PATIENCE));
     }
 }

@@ -206,7 +206,7 @@ impl Link {
     }
 
     /// RESET, as some programs begin; INIT, RTR, RTS. How long the last two took.
-    pub fn connect(&self, there: &Card) -> Result<[Duration; 2], String> {
+    pub fn connect(&self, there: &Card, ack_timeout: u8) -> Result<[Duration; 2], String> {
         let mut attr = sys::ibv_qp_attr { qp_state: sys::IBV_QPS_RESET, ..Default::default() };
         self.modify(&mut attr, sys::IBV_QP_STATE)?;
         attr = sys::ibv_qp_attr {
@@ -245,7 +245,7 @@ impl Link {
             qp_state: sys::IBV_QPS_RTS,
             sq_psn: 0x1234,
             max_rd_atomic: 4,
-            timeout: 14,
+            timeout: ack_timeout,
             retry_cnt: 7,
             rnr_retry: 7,
             ..Default::default()

@@ -119,7 +119,8 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
     // The other process does the same for itself, at the same time.
     exchange(&mut options.stream, b"go")?;
     let (one, mut other) = two_ends().map_err(|error| error.to_string())?;
-    let Options { device, gid, duration, sleeps, shares, adds, to, immediates, reads, .. } = options;
+    let Options { device, gid, duration, sleeps, shares, adds, to, immediates, reads, ack_timeout, .. } =
+        options;
     let end = |stream| Options {
         device: device.clone(),
         stream,
@@ -131,6 +132,7 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
         to,
         immediates,
         reads,
+        ack_timeout,
         pairs: None,
     };
     if to == To::Itself {
@@ -185,6 +187,7 @@ const ADDING: u64 = 1 << 41;
 const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
+    let ack_timeout = options.ack_timeout;
     let Options { device, gid, duration, mut stream, sleeps, shares, adds, immediates, reads, .. } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let link = Link::open(
@@ -198,7 +201,7 @@ fn run(options: Options) -> Result<Found, String> {
         link.store(slot * SLOT, MARK);
     }
     let there = link::meet(&exchange(&mut stream, &link.card())?)?;
-    link.connect(&there)?;
+    link.connect(&there, ack_timeout)?;
     let mut end = End {
         link,
         there: there.memory,

@@ -1,6 +1,8 @@
 //! Options of the command line.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// What an end is to do.
@@ -25,6 +27,8 @@ pub struct Options {
     pub immediates: bool,
     /// It reads.
     pub reads: bool,
+    /// Local ACK timeout, 4.096 us << this.
+    pub ack_timeout: u8,
     /// It only makes and connects so many queue pairs, twice, and tells how long that took.
     pub pairs: Option<u32>,
 }
@@ -58,7 +62,7 @@ pub const USAGE: &str =
     "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
     [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]
     [--ops send[,write-imm][,read][,fetch-add]]
-    [--connects PAIRS]";
+    [--ack-timeout CODE] [--connects PAIRS]";
 
 /// Those of the command line.
 ///
@@ -69,7 +73,7 @@ pub fn options() -> Result<Options, String> {
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
     let (mut shares, mut to, mut pairs) = (false, To::Other, None);
-    let (mut immediates, mut reads) = (true, true);
+    let (mut immediates, mut reads, mut ack_timeout) = (true, true, 14);
     while let Some(word) = words.next() {
         let want = match word.as_str() {
             "--device" => "a name",
@@ -81,6 +85,7 @@ pub fn options() -> Result<Options, String> {
             "--to" => "other, here or itself",
             "--ops" => "send, and of write-imm, read and fetch-add those that are wanted, with commas",
             "--connects" => "a number from 1 to 4096",
+            "--ack-timeout" => "a number from 1 to 31",
             "--listen" => "[HOST:]PORT",
             "--connect" => "HOST:PORT",
             _ => return Err(format!("{word}: no such option; {USAGE}")),
@@ -90,9 +95,7 @@ pub fn options() -> Result<Options, String> {
         match word.as_str() {
             "--device" => device = value,
             "--gid" => gid = value.parse().map_err(|_| bad())?,
-            "--seconds" => {
-                seconds = value.parse().ok().filter(|it| (0.0..=1e6).contains(it)).ok_or_else(bad)?;
-            }
+            "--seconds" => seconds = within(&value, 0.0..=1e6).ok_or_else(bad)?,
             "--wait" => sleeps = one_of(&value, [("poll", false), ("events", true)]).ok_or_else(bad)?,
             "--receives" => shares = one_of(&value, [("own", false), ("shared", true)]).ok_or_else(bad)?,
             "--adds" => adds = one_of(&value, ADDS).ok_or_else(bad)?,
@@ -101,10 +104,8 @@ pub fn options() -> Result<Options, String> {
                 let [imm, read, add] = ops(&value).ok_or_else(bad)?;
                 (immediates, reads, adds) = (imm, read, if add { Adds::Seen } else { Adds::No });
             }
-            "--connects" => {
-                let count = value.parse().ok().filter(|count| (1..=4096).contains(count));
-                pairs = Some(count.ok_or_else(bad)?);
-            }
+            "--connects" => pairs = Some(within(&value, 1..=4096).ok_or_else(bad)?),
+            "--ack-timeout" => ack_timeout = within(&value, 1..=31).ok_or_else(bad)?,
             "--listen" => {
                 let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
                 let at = value.parse().or_else(|_| value.parse().map(here)).map_err(|_| bad())?;
@@ -128,8 +129,14 @@ pub fn options() -> Result<Options, String> {
         to,
         immediates,
         reads,
+        ack_timeout,
         pairs,
     })
+}
+
+/// A number within bounds.
+fn within<T: FromStr + PartialOrd>(text: &str, bounds: RangeInclusive<T>) -> Option<T> {
+    text.parse().ok().filter(|value| bounds.contains(value))
 }
 
 /// What a word stands for.

@@ -45,7 +45,7 @@ pub fn run(device: &str, gid: u8, pairs: u32, mut stream: TcpStream, stays: Dura
         }
         let link = Link::open(&device, gid, DEPTH, BYTES, Has::default())?;
         let there = link::meet(&exchange(&mut stream, &link.card())?)?;
-        let took = link.connect(&there)?;
+        let took = link.connect(&there, 14)?;
         links.push((link.qpn(), took, now_ns()));
         exchange(&mut stream, b"go")?;
     }

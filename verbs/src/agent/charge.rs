@@ -237,7 +237,7 @@ impl Charge {
     }
 
     /// The other end says something of this queue pair.
-    pub fn hear(&mut self, said: &Said) {
+    pub fn hear(&mut self, now: Nanos, said: &Said) {
         match said {
             Said::Cut(_, epoch, count, atomics) => {
                 self.cut = Some((*epoch, *count));
@@ -250,7 +250,7 @@ impl Charge {
             Said::Atomics(_) => self.answers_there = true,
             Said::Parted(_, ended) => (self.parted, self.ended_there) = (true, *ended),
             Said::Lost(_) => self.lost_there = true,
-            Said::Receives(_, count) => self.silence.hear(*count),
+            Said::Receives(_, count) => self.silence.hear(now, *count),
             _ => {}
         }
     }
@@ -274,7 +274,7 @@ impl Charge {
     pub fn is_quiet(&mut self, now: Nanos) -> bool {
         let state = self.pair.state();
         let (first, idle) = (state.sends.first(), state.sends.is_empty());
-        let patience = self.silence.patience(state.sends.next());
+        let patience = self.silence.patience((first, state.sends.next()));
         drop(state);
         let quiet = !idle && self.oldest.0 == first && now > self.oldest.1 + patience;
         // One that has become the oldest since the last look may have done so right after it.
@@ -304,7 +304,8 @@ impl Charge {
         if !home || state.over().is_some() || self.parted || self.lost_there || self.hungry_since.is_some() {
             return None;
         }
-        let silence = self.oldest.1 + self.silence.patience(state.sends.next()) + Nanos::new(1);
+        let silence =
+            self.oldest.1 + self.silence.patience((self.oldest.0, state.sends.next())) + Nanos::new(1);
         Some(if self.idle { Nanos::MAX } else { silence })
     }
 
@@ -453,7 +454,7 @@ pub(super) mod tests {
         charge.heard = true;
         assert_eq!(charge.due(), Some(Nanos::MAX));
         (charge.idle, charge.oldest) = (false, (0, Nanos::secs(1)));
-        assert_eq!(charge.due(), Some(Nanos::secs(1) + charge.silence.patience(0) + Nanos::new(1)));
+        assert_eq!(charge.due(), Some(Nanos::secs(1) + charge.silence.patience((0, 0)) + Nanos::new(1)));
         charge.pair.state().closed = true;
         assert_eq!(charge.due(), None);
         charge.over = true;

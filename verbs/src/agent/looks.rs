@@ -12,8 +12,10 @@ use shunt_recovery::nic_job::{Job, JobId, Urgency};
 impl Charge {
     /// The answer to who asks how many receives this end's NIC was given.
     pub(super) fn says_receives(&self) -> Option<Said> {
-        let given = self.pair.state().receives.all_given();
-        let count = receives(given, self.pair.shared.is_some(), self.connection.attr.min_rnr_timer);
+        let state = self.pair.state();
+        let (given, timer) = (state.receives.all_given(), state.connection.attr.min_rnr_timer);
+        drop(state);
+        let count = receives(given, self.pair.shared.is_some(), timer);
         self.there.map(|there| Said::Receives(there.id, count))
     }
 }
@@ -22,21 +24,23 @@ impl Agent {
     /// Looks at a queue pair whose requests do not complete. Not where the program needs the answers of atomics: one
     /// that is lost would end the connection, and the NIC may have it sent again.
     pub(super) fn mind_the_silence(&mut self, now: Nanos, charge: &mut Charge) {
-        if !charge.is_quiet(now) {
-            return;
-        }
-        let state = charge.pair.state();
-        let [key, _] = charge.used(&state);
-        let (requests, consumed) = ((state.sends.first(), state.sends.next()), state.sends.consumes());
-        drop(state);
+        let [key, _] = charge.used(&charge.pair.state());
         let Some((key, path)) = key.and_then(|key| Some((key, self.engine.path(key)?))) else { return };
         let (rail, place) = (path.rails().local, (key, path.incarnation()));
         let half = path.half().filter(|_| path.is_usable()).cloned();
+        // A look at a time: what is more urgent waits for one command at most.
+        let free = self.engine.nics.queue(rail).is_none_or(|queue| queue.waiting() == 0);
+        if !free || !charge.is_quiet(now) {
+            return;
+        }
         self.engine.nics.ask_port(now, rail as usize);
         let answers = charge.answers_here || charge.answers_there;
-        let Some(half) = half.filter(|_| !answers && charge.silence.may_look(requests.1)) else { return };
+        let Some(half) = half.filter(|_| !answers && !charge.silence.is_looking()) else { return };
+        let state = charge.pair.state();
+        let (requests, consumed) = ((state.sends.first(), state.sends.next()), state.sends.consumes());
+        drop(state);
         let number = self.engine.nics.submit(rail, Urgency::Idle, key, Job::Look(half));
-        charge.silence.begin(Look { number, place, requests, consumed });
+        charge.silence.begin(Look { number, asked: now, place, requests, consumed });
         if consumed > 0 {
             self.tell(charge, Said::Quiet);
         }

@@ -444,7 +444,7 @@ impl Agent {
             | Said::Receives(pair, _)
             | Said::Lost(pair) => {
                 if let Some(charge) = self.charge_of(from, pair) {
-                    charge.hear(&said);
+                    charge.hear(now, &said);
                 }
             }
         }
