@@ -264,7 +264,7 @@ unsafe fn refused(mut state: Inside<'_, State>, errno: c_int) -> c_int {
         at = unsafe { (*at).next };
     }
     state.sends.not_taken(all - taken.unwrap_or(all));
-    // Hidden from the compiler, which would keep it in a register of the caller's: six instructions for each post.
+    // Hidden from the compiler, which would keep it in a register of the caller's: five instructions for each post.
     core::hint::black_box(errno)
 }
 
