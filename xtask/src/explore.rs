@@ -6,8 +6,8 @@ use shunt_task::stages::{Count, each_line};
 use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "every interleaving of the switch within bounds, every placement of faults";
-pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--small | --night] [--only NAME] [--threads N]
-        [--traces] [--list]
+pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--small | --night] [--only NAME] [--queues WHERE]
+        [--threads N] [--traces] [--list]
 
 Searches all states of the models of the switch, breadth first, then runs what ships in the simulator with faults at
 every instant of a run, and with device code stopped before any of its accesses. Then a verbs queue pair that is moved,
@@ -23,6 +23,8 @@ bound on states is reached.
   --night       the larger bounds of the models and of a verbs queue pair as well; of that all schedules, whatever
                 --runs says
   --only NAME   explorations whose name has NAME in it
+  --queues WHERE  rings and channels of the whole system lie in memory of the host, or of a device; agents leave
+                switches to kernels in both
   --threads N   explorations at a time (default: the cores)
   --traces      print the shortest trace of every wrong design
   --list        names, and when each is run";

@@ -1,6 +1,6 @@
 //! `shunt-explore`: runs the explorations of the suite and prints one table. `cargo xtask explore` builds and runs it.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +36,10 @@ struct Options {
     /// verbs queue pair]
     #[arg(long, value_name = "R", value_parser = number)]
     runs: Option<usize>,
+    /// The whole system's rings and channels lie in memory of the host, or of a device; agents leave switches to kernels
+    /// in both
+    #[arg(long, value_name = "WHERE")]
+    queues: Option<Queues>,
     /// Explorations at a time [default: the cores]
     #[arg(long, value_name = "N", value_parser = number)]
     threads: Option<usize>,
@@ -45,6 +49,12 @@ struct Options {
     /// Print the names and exit
     #[arg(long)]
     list: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Queues {
+    Host,
+    Device,
 }
 
 impl Options {
@@ -61,6 +71,7 @@ impl Options {
         Bounds {
             faults: self.faults,
             messages: self.ops as u64,
+            on_device: self.queues.map(|queues| queues == Queues::Device),
             first: runs(10_000),
             later: runs(8_000),
             preempted: runs(700),

@@ -29,6 +29,8 @@ pub struct Bounds {
     pub faults: usize,
     /// Messages of a run, each a put and its signal.
     pub messages: u64,
+    /// Whose memory the queues lie in: a device's if true. None leaves them where agents carry switches on too.
+    pub on_device: Option<bool>,
     /// Runs of the first round: where there would be more, every so manyeth is taken, and the table says so.
     pub first: usize,
     /// The same for each later round.
@@ -42,8 +44,8 @@ pub struct Bounds {
 /// The fault-free run: 2 PEs, 2 rails, all 4 paths. Every patience is as short as the order of all of them allows,
 /// which is that of the defaults: a run in which no path is left waits out the longest, and costs what that costs. The
 /// packet lifetime is longer than what any three faults hold a packet and its placement up, `settle_ns` longer still.
-fn spec(messages: u64) -> RunSpec {
-    RunSpec {
+fn spec(bounds: &Bounds) -> RunSpec {
+    let spec = RunSpec {
         firmware_ns: 20_000,
         suspect_ns: 400_000,
         recovery_ns: 500_000,
@@ -55,7 +57,7 @@ fn spec(messages: u64) -> RunSpec {
         settle_ns: 3_000_000,
         log_depth: 2,
         traffic: Traffic {
-            messages,
+            messages: bounds.messages,
             slots: 2,
             slot_bytes: 64,
             puts: 1,
@@ -79,6 +81,10 @@ fn spec(messages: u64) -> RunSpec {
             ..AgentOptions::default()
         },
         ..RunSpec::default()
+    };
+    match bounds.on_device {
+        Some(on_device) => spec.with_queues(on_device),
+        None => spec,
     }
 }
 

@@ -20,7 +20,7 @@ pub fn preemptions(bounds: &Bounds, say: impl Fn(&str, usize, usize) + Sync) -> 
     let mut twice = Vec::new();
     let mut failed = Vec::new();
     for faults in UNDER {
-        let mut spec = spec(bounds.messages);
+        let mut spec = spec(bounds);
         spec.warps = 2;
         spec.agent.looks = 0;
         spec.faults = faults.iter().map(|fault| fault.parse().expect("a fault of the list")).collect();

@@ -75,7 +75,7 @@ struct Node {
 
 /// Every placement of up to `bounds.faults` faults. `say` hears of runs done and to do.
 pub fn placements(bounds: &Bounds, say: impl Fn(&str, usize, usize) + Sync) -> Vec<Round> {
-    let spec = spec(bounds.messages);
+    let spec = spec(bounds);
     let plain = run(&spec, Interference::default());
     let mut rounds = vec![Round {
         name: "placement, no fault".into(),
