@@ -49,6 +49,7 @@ impl Member for Rung {
 pub struct Bell {
     qp: At<ibv_qp>,
     qpn: u32,
+    tally: Arc<Tally>,
 }
 
 impl Bell {
@@ -76,8 +77,9 @@ impl Bell {
             return None;
         }
         // SAFETY: just made.
-        let bell = Self { qp: At(qp), qpn: unsafe { (*qp).qp_num } };
-        let rung = Rung { sleeper, tally: Arc::new(Tally::new(bell.qpn)) };
+        let qpn = unsafe { (*qp).qp_num };
+        let bell = Self { qp: At(qp), qpn, tally: Arc::new(Tally::new(qpn)) };
+        let rung = Rung { sleeper, tally: bell.tally.clone() };
         of.enter_first().join(bell.qpn, Arc::new(rung));
         let mut init = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num, ..Default::default() };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -101,8 +103,9 @@ impl Bell {
 
     /// Destroys it. The completion queue is the one that it was made for.
     pub fn destroy(self, of: &CompletionQueue) {
-        of.enter_first().leave(self.qpn);
         // SAFETY: nobody else has it.
         unsafe { real::ibv_destroy_qp(self.qp.0) };
+        // Until here what it completes goes nowhere.
+        of.enter_first().leave(self.qpn, &self.tally);
     }
 }

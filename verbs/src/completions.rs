@@ -126,13 +126,17 @@ impl Completions {
         self.members.insert(qpn, member);
     }
 
-    /// None of it does any more.
-    pub fn leave(&mut self, qpn: u32) {
+    /// None of it does any more, and none that waits is told: as a NIC does it. Another queue pair that has its number
+    /// by now stays.
+    pub fn leave(&mut self, qpn: u32, tally: &Arc<Tally>) {
         self.forget_last();
-        self.members.remove(&qpn);
+        if self.members.get(&qpn).is_some_and(|member| Arc::ptr_eq(member.tally(), tally)) {
+            self.members.remove(&qpn);
+            self.ready.retain(|wc| wc.qp_num != qpn);
+        }
         let near = &mut self.near[qpn as usize % NEAR];
-        if near.0 == qpn {
-            near.0 = NO_ONE;
+        if Arc::ptr_eq(&near.1, tally) {
+            *near = (NO_ONE, self.nobody.clone());
         }
     }
 

@@ -131,7 +131,10 @@ impl Endpoint for Own {
         let act = |pair: &QueuePair, qp: At<ibv_qp>| {
             // SAFETY: alive while `with` holds it.
             match unsafe { batch::fence(pair, qp.0) } {
-                0 => Ok(()),
+                0 => {
+                    pair.state().own_stopped = true;
+                    Ok(())
+                }
                 errno => Err(refused(&self.rail.name, self.qpn, "2ERR", errno)),
             }
         };

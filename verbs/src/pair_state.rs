@@ -89,6 +89,10 @@ pub struct State {
     pub passing: Option<&'static str>,
     /// No path is left: what is outstanding ends in errors.
     pub lost: bool,
+    /// No NIC reads or writes any buffer of what is left: it may be told.
+    pub released: bool,
+    /// The request for which the other end had no receive, by number, on a queue pair that stands in.
+    pub not_ready: Option<u64>,
     /// Why, if the agent gave it up.
     pub lost_for: Option<&'static str>,
     /// The error was told.
@@ -99,6 +103,8 @@ pub struct State {
     pub own_failed: bool,
     /// The program's own queue pair is in ERR at its NIC, and stays there.
     pub own_fenced: bool,
+    /// The same, by whatever moved it there.
+    pub own_stopped: bool,
     /// A request, and a receive, that were posted there to wake the program and are not flushed yet.
     pub waking: [bool; 2],
     /// One of what stands in did, to send and to receive, at once perhaps: the path and incarnation of each.
@@ -177,10 +183,14 @@ impl State {
         }
     }
 
-    /// The program moves it to RESET. Some programs begin by that. It changes nothing of one that was never connected,
-    /// and has no receives.
+    /// It was connected, or has receives: a move to RESET makes its NIC forget that.
+    pub fn has_past(&self) -> bool {
+        self.connection.receives || !self.receives.is_empty()
+    }
+
+    /// The program moves it to RESET, and it stays this one.
     pub fn reset(&mut self) {
-        if self.connection.receives || !self.receives.is_empty() {
+        if self.has_past() {
             self.stop(STOPPED);
         }
     }

@@ -12,8 +12,8 @@ use crate::voice::{self, is_the_programs};
 use parking_lot::Mutex as Lock;
 use shunt_mlx5_sys::{
     IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp, ibv_qp_cap,
-    ibv_recv_wr, ibv_send_wr, ibv_wc,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR,
+    IBV_WR_SEND, ibv_qp, ibv_qp_cap, ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
 use shunt_verbs_journal::receive_queue::ReceiveQueue;
 use shunt_verbs_journal::request::Kind;
@@ -310,6 +310,10 @@ impl QueuePair {
                 }
                 Err(_) => state.spare_failed[0] = Some(track.queue.made_for),
             },
+            // A shared queue's buffers may have been dealt to another: one move deals them again.
+            IBV_WC_RNR_RETRY_EXC_ERR if state.not_ready.replace(number) != Some(number) => {
+                state.spare_failed[0] = Some(track.queue.made_for);
+            }
             status if is_the_programs(status) => {
                 if let Some(wr_id) = state.sends.wr_id(number) {
                     state.first_error = Some(ibv_wc { wr_id, qp_num: self.qpn, ..*wc });
@@ -452,7 +456,11 @@ impl Member for QueuePair {
             (std::ptr::eq(&*self.send_cq, of), std::ptr::eq(&*self.recv_cq, of));
         let mut state = self.state();
         if state.lost {
-            return self.flush(&mut state, from_sends, from_receives, to);
+            // Before that a NIC may still write into what the program would have back.
+            if state.released {
+                self.flush(&mut state, from_sends, from_receives, to);
+            }
+            return;
         }
         if from_sends && let On::Spare(track) = &state.send_on {
             let track = track.clone();

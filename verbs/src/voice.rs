@@ -32,8 +32,8 @@ pub fn say(text: &str) {
 
 /// True for errors that another path would not cure: the program's own.
 pub const fn is_the_programs(status: u32) -> bool {
-    // Local length, operation, protection, binding, access; what the responder refuses.
-    matches!(status, 1 | 2 | 3 | 4 | 6 | 7 | 8 | 9 | 10 | 11 | 15)
+    // Local length, operation, protection, binding, access; what the responder refuses, or has no receive for.
+    matches!(status, 1 | 2 | 3 | 4 | 6 | 7 | 8 | 9 | 10 | 11 | 13 | 15)
 }
 
 /// Causes that were said.

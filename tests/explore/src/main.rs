@@ -36,8 +36,8 @@ struct Options {
     /// verbs queue pair]
     #[arg(long, value_name = "R", value_parser = number)]
     runs: Option<usize>,
-    /// The whole system's rings and channels lie in memory of the host, or of a device; agents leave switches to kernels
-    /// in both
+    /// Rings and channels of the whole system lie in memory of the host, or of a device; agents leave switches to
+    /// kernels in both
     #[arg(long, value_name = "WHERE")]
     queues: Option<Queues>,
     /// Explorations at a time [default: the cores]

@@ -13,7 +13,7 @@ mod options;
 mod setups;
 mod stream;
 
-use link::{Device, Has, Link, Memory};
+use link::{Card, Device, Has, Link, Memory};
 use options::{Adds, Options, To, USAGE, options};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -119,8 +119,20 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
     // The other process does the same for itself, at the same time.
     exchange(&mut options.stream, b"go")?;
     let (one, mut other) = two_ends().map_err(|error| error.to_string())?;
-    let Options { device, gid, duration, sleeps, shares, adds, to, immediates, reads, ack_timeout, .. } =
-        options;
+    let Options {
+        device,
+        gid,
+        duration,
+        sleeps,
+        shares,
+        adds,
+        to,
+        immediates,
+        reads,
+        ack_timeout,
+        lives,
+        ..
+    } = options;
     let end = |stream| Options {
         device: device.clone(),
         stream,
@@ -133,6 +145,7 @@ fn ends(mut options: Options) -> Result<Vec<Found>, String> {
         immediates,
         reads,
         ack_timeout,
+        lives,
         pairs: None,
     };
     if to == To::Itself {
@@ -187,7 +200,7 @@ const ADDING: u64 = 1 << 41;
 const FLUSHED: u32 = 5;
 
 fn run(options: Options) -> Result<Found, String> {
-    let ack_timeout = options.ack_timeout;
+    let (ack_timeout, lives) = (options.ack_timeout, options.lives);
     let Options { device, gid, duration, mut stream, sleeps, shares, adds, immediates, reads, .. } = options;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let link = Link::open(
@@ -224,9 +237,7 @@ fn run(options: Options) -> Result<Found, String> {
         adds_flushed: 0,
         failed: false,
     };
-    (0..WINDOW).try_for_each(|at| end.link.receive(at))?;
-    exchange(&mut stream, b"go")?;
-    let went = go(&mut end, &mut stream, Instant::now() + duration);
+    let went = live(&mut end, &mut stream, (&there, ack_timeout), (lives, duration), shares);
     if !end.failed {
         went?;
     }
@@ -248,6 +259,32 @@ fn run(options: Options) -> Result<Found, String> {
     }
     end.look_for_ghosts();
     Ok(end.found)
+}
+
+/// One connection behind the other, each as long as all of it by their number.
+fn live(
+    end: &mut End,
+    stream: &mut TcpStream,
+    (there, ack_timeout): (&Card, u8),
+    (lives, duration): (u32, Duration),
+    shares: bool,
+) -> Result<(), String> {
+    let sleeps = end.sleeps;
+    for life in 0..lives {
+        if life > 0 {
+            // The other end has all that was sent to it.
+            exchange(stream, b"on")?;
+            end.link.connect(there, ack_timeout)?;
+        }
+        if life == 0 || !shares {
+            // RESET forgets receives that are the queue pair's own.
+            (0..WINDOW).try_for_each(|at| end.link.receive(at))?;
+        }
+        exchange(stream, b"go")?;
+        end.sleeps = sleeps;
+        go(end, stream, Instant::now() + duration / lives)?;
+    }
+    Ok(())
 }
 
 fn go(end: &mut End, stream: &mut TcpStream, until: Instant) -> Result<(), String> {

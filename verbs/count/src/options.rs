@@ -29,6 +29,8 @@ pub struct Options {
     pub reads: bool,
     /// Local ACK timeout, 4.096 us << this.
     pub ack_timeout: u8,
+    /// Its queue pair is moved to RESET and connected again, so that it is so many one behind the other.
+    pub lives: u32,
     /// It only makes and connects so many queue pairs, twice, and tells how long that took.
     pub pairs: Option<u32>,
 }
@@ -62,7 +64,7 @@ pub const USAGE: &str =
     "usage: shunt-verbs-count (--listen [HOST:]PORT | --connect HOST:PORT) [--device NAME] [--gid INDEX] [--seconds N]
     [--wait poll|events] [--adds no|seen|blind] [--receives own|shared] [--to other|here|itself]
     [--ops send[,write-imm][,read][,fetch-add]]
-    [--ack-timeout CODE] [--connects PAIRS]";
+    [--ack-timeout CODE] [--lives N] [--connects PAIRS]";
 
 /// Those of the command line.
 ///
@@ -72,7 +74,7 @@ pub fn options() -> Result<Options, String> {
     let mut words = std::env::args().skip(1);
     let (mut device, mut gid, mut seconds) = ("mlx5_0".to_owned(), 0, 4.0);
     let (mut stream, mut sleeps, mut adds, mut connects) = (None, false, Adds::No, false);
-    let (mut shares, mut to, mut pairs) = (false, To::Other, None);
+    let (mut shares, mut to, mut pairs, mut lives) = (false, To::Other, None, 1);
     let (mut immediates, mut reads, mut ack_timeout) = (true, true, 14);
     while let Some(word) = words.next() {
         let want = match word.as_str() {
@@ -86,6 +88,7 @@ pub fn options() -> Result<Options, String> {
             "--ops" => "send, and of write-imm, read and fetch-add those that are wanted, with commas",
             "--connects" => "a number from 1 to 4096",
             "--ack-timeout" => "a number from 1 to 31",
+            "--lives" => "a number from 1 to 64",
             "--listen" => "[HOST:]PORT",
             "--connect" => "HOST:PORT",
             _ => return Err(format!("{word}: no such option; {USAGE}")),
@@ -105,6 +108,7 @@ pub fn options() -> Result<Options, String> {
                 (immediates, reads, adds) = (imm, read, if add { Adds::Seen } else { Adds::No });
             }
             "--connects" => pairs = Some(within(&value, 1..=4096).ok_or_else(bad)?),
+            "--lives" => lives = within(&value, 1..=64).ok_or_else(bad)?,
             "--ack-timeout" => ack_timeout = within(&value, 1..=31).ok_or_else(bad)?,
             "--listen" => {
                 let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
@@ -130,6 +134,7 @@ pub fn options() -> Result<Options, String> {
         immediates,
         reads,
         ack_timeout,
+        lives,
         pairs,
     })
 }

@@ -13,6 +13,7 @@ fn wrong_words_are_refused_with_what_is_expected() {
         ("--listen x", "--listen: expected [HOST:]PORT, got \"x\"; "),
         ("--to me", "--to: expected other, here or itself, got \"me\"; "),
         ("--ops read", "--ops: expected send, and of write-imm, read and fetch-add "),
+        ("--lives 0", "--lives: expected a number from 1 to 64, got \"0\"; "),
         ("--connects 0", "--connects: expected a number from 1 to 4096, got \"0\"; "),
         ("--device", "--device: expected a name, got nothing; "),
         ("--dvice a", "--dvice: no such option; "),

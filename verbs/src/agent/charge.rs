@@ -141,6 +141,8 @@ pub struct Charge {
     pub marked: bool,
     /// Nothing more is done for it, and that was told.
     pub over: bool,
+    /// Since when it is lost, while NICs may still use buffers of what is left.
+    pub ended: Option<Nanos>,
 }
 
 impl Charge {
@@ -179,6 +181,7 @@ impl Charge {
             lost_there: false,
             marked: false,
             over: false,
+            ended: None,
         }
     }
 
@@ -380,10 +383,11 @@ impl Charge {
 }
 
 /// What a queue pair waits for until it is protected.
-pub const fn awaits(there: bool) -> &'static str {
-    match there {
-        false => "waits for the other end to introduce itself; without Shunt there it never does",
-        true => "waits for the other end to say that it knows this one",
+pub const fn awaits(there: bool, store: Option<bool>) -> &'static str {
+    match (there, store) {
+        (false, Some(false)) => "cannot find the other end: the store is not there, or refuses this process",
+        (false, _) => "waits for the other end to introduce itself; without Shunt there it never does",
+        (true, _) => "waits for the other end to say that it knows this one",
     }
 }
 

@@ -7,9 +7,13 @@ use crate::settings::settings;
 use crate::status;
 use crate::words::Said;
 use shunt_recovery::nanos::Nanos;
+use std::sync::PoisonError;
 
 /// Why a queue pair is not protected whose other end was destroyed, or stopped by its program.
 pub(super) const ENDED: &str = "the other end has ended";
+
+/// A NIC that answers lets go of a queue pair by then.
+const LETS_GO: Nanos = Nanos::secs(2);
 
 impl Agent {
     /// What is left to do without the other end: completions that are there may still be taken.
@@ -70,6 +74,7 @@ impl Agent {
     /// Nothing more is done for it.
     pub(super) fn end(&mut self, now: Nanos, charge: &mut Charge, why: &'static str, lost: bool) {
         charge.close(why, lost);
+        charge.ended = lost.then_some(now);
         self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
         for key in std::mem::take(&mut charge.keys) {
             if lost {
@@ -81,6 +86,24 @@ impl Agent {
         }
         if status::tell(charge.pair.id, charge::report(&charge.pair, &self.chain(charge), why)) {
             status::write();
+        }
+    }
+
+    /// What is left of queue pairs that are lost is told once no NIC uses its buffers any more: their halves are gone,
+    /// and the program's own is in ERR.
+    pub(super) fn release(&mut self, now: Nanos) {
+        let silent = |rail: u32| !self.engine.rails[rail as usize].devx.responsive();
+        for charge in &mut self.charges {
+            let Some(since) = charge.ended else { continue };
+            let spares = charge.pair.spares.lock().unwrap_or_else(PoisonError::into_inner);
+            let halves = spares.iter().any(|spare| !silent(spare.lies.rail));
+            drop(spares);
+            let mut state = charge.pair.state();
+            let own = !state.own_fenced && !state.own_stopped && !silent(charge.rails[0]);
+            state.released = !halves && !own || now > since + LETS_GO;
+            charge.ended = charge.ended.filter(|_| !state.released);
+            drop(state);
+            self.busy = true;
         }
     }
 
@@ -104,7 +127,11 @@ impl Agent {
         if !charge.part.sends() {
             return;
         }
-        let why = if charge.heard { "" } else { charge::awaits(charge.there.is_some()) };
+        let why = if charge.heard {
+            ""
+        } else {
+            charge::awaits(charge.there.is_some(), self.post.directory.is_open())
+        };
         if !charge.over
             && status::tell(charge.pair.id, charge::report(&charge.pair, &self.chain(charge), why))
         {

@@ -48,7 +48,9 @@ impl Agent {
             let ends =
                 (one.connection.gid, one.pair.qpn) == hello.to && one.connection.remote() == hello.from;
             // Of one that is connected to itself each part meets the other.
-            ends && !one.over && !(from_here && one.id() == hello.id)
+            // One that its program has moved to RESET is another by now, and not the one that was met.
+            let same = !one.parted && one.there.is_none_or(|there| there.id == hello.id);
+            ends && same && !one.over && !(from_here && one.id() == hello.id)
         };
         let Some(at) = self.charges.iter().position(is) else { return };
         if hello.rails.iter().any(|rail| *rail as usize >= hello.cards.len()) {

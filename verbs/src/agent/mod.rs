@@ -52,6 +52,7 @@ use shunt_verbs_directory::Directory;
 use shunt_verbs_directory::remarks::Remarks;
 use shunt_verbs_near::waker::Waker;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// A peer that has not answered by then is without this library.
@@ -61,10 +62,37 @@ pub const SOON: Nanos = Nanos::micros(50);
 
 /// Those of this process's own agent, once it was asked for; none if the system gave no thread for it.
 static ORDERS: OnceLock<Option<Arc<Orders>>> = OnceLock::new();
+/// The process in which it was.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Why nothing is protected that a child connects: the agent's thread is its parent's.
+const FORKED: &str = "its process was forked after the parent had connected";
+
+/// Those of this process's agent; none before one was asked for, and in a child of that process.
+fn orders() -> Option<&'static Arc<Orders>> {
+    let known = ORDERS.get().and_then(Option::as_ref)?;
+    (PROCESS.load(Ordering::Relaxed) == std::process::id()).then_some(known)
+}
+
+/// Why this process has no agent though one was asked for.
+fn without() -> Option<&'static str> {
+    match ORDERS.get() {
+        Some(_) if PROCESS.load(Ordering::Relaxed) != std::process::id() => Some(FORKED),
+        Some(None) => Some("the system gave no thread"),
+        _ => None,
+    }
+}
+
+/// Why the program cannot connect now, where what cannot be protected is refused.
+pub fn refusal(addressed_by_gid: bool) -> Option<String> {
+    begin();
+    let why = if addressed_by_gid { without() } else { Some(BY_LID) };
+    why.map(str::to_owned).or_else(required::refusal)
+}
 
 /// Has the agent begin, unless it has: what tells it, if there is one.
 pub fn begin() -> Option<&'static Arc<Orders>> {
     let spawn = || {
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         let orders = Arc::new(Orders::with_descriptors());
         let own = orders.clone();
         match std::thread::Builder::new().name("shunt verbs".into()).spawn(|| run(own)) {
@@ -75,12 +103,13 @@ pub fn begin() -> Option<&'static Arc<Orders>> {
             }
         }
     };
-    ORDERS.get_or_init(spawn).as_ref()
+    ORDERS.get_or_init(spawn);
+    orders()
 }
 
 /// The program has made a queue pair: an agent that runs is told of it by its own threads.
 pub fn made(pair: &QueuePair) {
-    if let Some(Some(orders)) = ORDERS.get() {
+    if let Some(orders) = orders() {
         let _ = pair.keeper.set(orders.clone());
     }
 }
@@ -92,7 +121,7 @@ pub fn connected(pair: &Arc<QueuePair>) {
     }
     match pair.keeper.get() {
         Some(keeper) => keeper.connected(pair),
-        None => pair.state().pass("the system gave no thread"),
+        None => pair.state().pass(without().unwrap_or_default()),
     }
 }
 
@@ -105,7 +134,7 @@ pub fn gone(pair: &Arc<QueuePair>) {
 
 /// Regions have changed, of which queue pairs on backups and peers must know.
 pub fn regions_changed() {
-    if let Some(Some(orders)) = ORDERS.get() {
+    if let Some(orders) = orders() {
         orders.stirred_later();
     }
 }
@@ -233,6 +262,7 @@ impl Agent {
         self.busy = false;
         self.step();
         self.carry_charges();
+        self.release(self.now());
         self.wake_sleepers();
         self.tell_keys();
         for remark in std::mem::take(&mut self.owned.remarks) {

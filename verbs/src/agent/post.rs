@@ -79,15 +79,23 @@ impl MeetingPlace for Directory {
     }
 }
 
-/// Messages that wait for a peer's full socket; a peer that lets so many wait is gone for us.
+/// Messages that wait for a peer's full socket, and their bytes; a peer that lets so many wait is gone for us.
 const WAITING_MAX: usize = 1 << 16;
+const BYTES_MAX: usize = 64 << 20;
 
 /// A process that was met.
 struct Peer {
     name: String,
     /// What its socket did not take yet.
     waiting: VecDeque<Vec<u8>>,
+    bytes: usize,
     gone: bool,
+}
+
+impl Peer {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX && self.bytes < BYTES_MAX
+    }
 }
 
 /// The sockets by the numbers that the engine has for processes. Number 0 is this one.
@@ -100,7 +108,7 @@ pub struct Post {
 impl Post {
     /// With nobody met.
     pub fn new(directory: Box<dyn MeetingPlace>) -> Self {
-        let own = Peer { name: directory.name().to_owned(), waiting: VecDeque::new(), gone: false };
+        let own = Peer { name: directory.name().to_owned(), waiting: VecDeque::new(), bytes: 0, gone: false };
         Self { directory, peers: Mutex::new(vec![own]) }
     }
 
@@ -118,7 +126,7 @@ impl Post {
 
     /// A process is met: it has the next number.
     pub fn meet(&self, name: &str) {
-        self.peers().push(Peer { name: name.to_owned(), waiting: VecDeque::new(), gone: false });
+        self.peers().push(Peer { name: name.to_owned(), waiting: VecDeque::new(), bytes: 0, gone: false });
     }
 
     /// Sends what waits. True if nothing does any more.
@@ -131,13 +139,17 @@ impl Post {
     fn deliver(&self, peer: &mut Peer) {
         while let Some(bytes) = peer.waiting.front() {
             match self.directory.send(&peer.name, bytes) {
-                Ok(()) => _ = peer.waiting.pop_front(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock && peer.waiting.len() < WAITING_MAX => {
+                Ok(()) => {
+                    peer.bytes -= bytes.len();
+                    peer.waiting.pop_front();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock && peer.has_room() => {
                     return;
                 }
                 Err(_) => {
                     peer.gone = true;
                     peer.waiting.clear();
+                    peer.bytes = 0;
                 }
             }
         }
@@ -146,6 +158,7 @@ impl Post {
     /// Sends to a process.
     pub fn send(&self, number: u32, bytes: Vec<u8>) {
         if let Some(peer) = self.peers().get_mut(number as usize).filter(|peer| !peer.gone) {
+            peer.bytes += bytes.len();
             peer.waiting.push_back(bytes);
             self.deliver(peer);
         }

@@ -34,7 +34,7 @@ impl Known {
             (Err(why), _) => Some(Err(why.clone())),
             (Ok(nics), _) if *nics < 2 => Some(Err(ONE_NIC.to_owned())),
             (Ok(_), None) => None,
-            (Ok(_), Some(false)) => Some(Err("the store is not there".to_owned())),
+            (Ok(_), Some(false)) => Some(Err("the store is not there, or refuses this process".to_owned())),
             (Ok(_), Some(true)) => Some(Ok(())),
         }
     }
@@ -63,10 +63,7 @@ pub(super) fn tell_store(open: Option<bool>) {
 }
 
 /// Why a connection is refused that the program makes now, if it is. Waits until that is known.
-pub fn refusal(addressed_by_gid: bool) -> Option<String> {
-    if !addressed_by_gid {
-        return Some(BY_LID.to_owned());
-    }
+pub(super) fn refusal() -> Option<String> {
     let known = KNOWN.0.lock().unwrap_or_else(PoisonError::into_inner);
     let waits = |known: &mut Known| known.judge().is_none();
     let (known, _) =
@@ -117,7 +114,6 @@ mod tests {
         let refused = |nics, store| judge(Some(nics), store).unwrap().unwrap_err();
         assert_eq!(refused(Err("no device"), None), "no device");
         assert_eq!(refused(Ok(1), Some(true)), "there is one NIC only");
-        assert_eq!(refused(Ok(2), Some(false)), "the store is not there");
-        assert!(refusal(false).is_some_and(|why| why == "it is connected by LID"));
+        assert_eq!(refused(Ok(2), Some(false)), "the store is not there, or refuses this process");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::data;
 use crate::batch::Batch;
+use crate::pair_state::State;
 use crate::queue_pair::QueuePair;
 use crate::real;
 use crate::registry;
@@ -238,9 +239,29 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     unsafe { with(qp, act) }.unwrap_or(libc::EINVAL)
 }
 
-/// Posts a batch, one by one.
+/// Why none of a batch can be posted, or 0. Who is told of an error by `ibv_wr_complete` posts all of it again.
+fn refusal(pair: &QueuePair, state: &mut State, batch: &Batch) -> c_int {
+    let fits = |(record, beside): &(Record, Beside)| match record.is_inline() {
+        true => beside.bytes.len() <= pair.cap.max_inline_data as usize,
+        false => record.words.count.max(0) as u32 <= pair.cap.max_send_sge,
+    };
+    if !batch.all().iter().all(|one| one.0.is_known() && fits(one)) {
+        return libc::EINVAL;
+    }
+    let room = |state: &State| pair.cap.max_send_wr as usize >= state.sends.len() + batch.all().len();
+    if !room(state) {
+        pair.make_room(state);
+    }
+    if room(state) { 0 } else { libc::ENOMEM }
+}
+
+/// Posts a batch, one by one: all of it or none.
 unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
     if let Some(mut state) = pair.straight_sends() {
+        let errno = refusal(pair, &mut state, batch);
+        if errno != 0 {
+            return errno;
+        }
         for (record, beside) in batch.all() {
             if state.sends.is_full() {
                 pair.make_room(&mut state);
@@ -258,6 +279,10 @@ unsafe fn post(pair: &QueuePair, qp: *mut ibv_qp, batch: &Batch) -> c_int {
     }
     let mut state = pair.state();
     let passing = state.passing.is_some();
+    let errno = if passing { 0 } else { refusal(pair, &mut state, batch) };
+    if errno != 0 {
+        return errno;
+    }
     let post = |(record, beside): &(Record, Beside)| match passing {
         // SAFETY: forwarded to the caller.
         true => unsafe { post_own(pair, qp, record, beside) },

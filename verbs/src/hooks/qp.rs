@@ -2,6 +2,7 @@
 
 use super::batch;
 use crate::agent;
+use crate::completions::Member;
 use crate::objects::At;
 use crate::pair_state::{Connection, SHARES, STOPPED};
 use crate::queue_pair::QueuePair;
@@ -149,10 +150,9 @@ unsafe fn noted(qp: *mut ibv_qp, made: &Made) -> *mut ibv_qp {
 
 /// A queue pair that was just made: protected if it can be; else its device, and why not.
 unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str)> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     // SAFETY: just made, by the caller.
     let qpn = unsafe { (*qp).qp_num };
-    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    let id = next_id();
     // SAFETY: as above.
     let context = registry::context(unsafe { (*qp).context });
     let device = context.map(|context| context.device.clone()).unwrap_or_default();
@@ -188,24 +188,39 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str
         no(why);
         return Err((device, why));
     };
-    let (send, receive, shared) = queues.clone();
-    let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
-    if made.operations != 0 {
+    let pair = QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled);
+    // SAFETY: just made, with these operations.
+    unsafe { put(qp, pair, made.operations != 0) };
+    Ok(())
+}
+
+/// The number of one that is made, or made again.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// One that may be protected is known from now on.
+///
+/// # Safety
+/// It is alive, nobody uses it yet, and `ibv_wr_*` are for it if it is extended.
+unsafe fn put(qp: *mut ibv_qp, pair: QueuePair, extended: bool) {
+    let pair = Arc::new(pair);
+    if extended {
         pair.extended.store(true, Ordering::Release);
-        // SAFETY: just made, with these operations.
+        // SAFETY: forwarded to the caller.
         unsafe { batch::take(qp) };
     }
-    for queue in [&send, &receive] {
-        queue.enter_first().join(qpn, pair.clone());
+    for queue in [&pair.send_cq, &pair.recv_cq] {
+        queue.enter_first().join(pair.qpn, pair.clone());
         queue.check_member(&*pair);
     }
-    if let Some(shared) = shared {
+    if let Some(shared) = &pair.shared {
         let taker = Arc::downgrade(&pair);
-        shared.join(taker, id);
+        shared.join(taker, pair.id);
     }
     agent::made(&pair);
     registry::with_mut(|objects| objects.put_pair(qp, pair));
-    Ok(())
 }
 
 /// True if the program connects it now, and that is refused: it can be seen that it would not be protected.
@@ -219,10 +234,7 @@ unsafe fn is_refused(pair: &QueuePair, attr: *const ibv_qp_attr, mask: c_int) ->
     }
     let strangers = || pair.shared.as_ref().filter(|shared| shared.has_strangers()).map(|_| SHARES);
     let known = pair.state().passing.or_else(strangers).map(str::to_owned);
-    let why = known.or_else(|| {
-        agent::begin();
-        agent::required::refusal(attr.ah_attr.is_global != 0)
-    });
+    let why = known.or_else(|| agent::refusal(attr.ah_attr.is_global != 0));
     if let Some(why) = &why {
         agent::required::say_refused(&pair.context.device, pair.qpn, why);
     }
@@ -241,6 +253,12 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
     // SAFETY: forwarded to the caller.
     if unsafe { is_refused(&pair, attr, mask) } {
         return libc::EHOSTUNREACH;
+    }
+    // SAFETY: the caller's attributes.
+    let resets = mask as u32 & IBV_QP_STATE != 0 && unsafe { (*attr).qp_state } == IBV_QPS_RESET;
+    if resets && begins_again(&pair) {
+        // SAFETY: forwarded to the caller.
+        return unsafe { begin_again(&pair, qp, attr, mask) };
     }
     // SAFETY: forwarded to the caller.
     let errno = unsafe { batch::modify(&pair, qp, attr, mask) };
@@ -279,6 +297,51 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
         }
     }
     errno
+}
+
+/// True for one that is moved to RESET and has a past: its NIC forgets that, and so does this library. Some programs
+/// begin each connection so, and then there is nothing to forget. Not where a new queue pair would take buffers that
+/// others were dealt.
+fn begins_again(pair: &QueuePair) -> bool {
+    let taken_back = pair.shared.as_ref().is_some_and(|shared| shared.is_taken_back());
+    pair.state().has_past() && !taken_back
+}
+
+/// RESET: as if the queue pair were destroyed, and made again with the same number.
+unsafe fn begin_again(pair: &Arc<QueuePair>, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    registry::with_mut(|objects| objects.take_pair(qp));
+    part(pair);
+    // SAFETY: forwarded to the caller.
+    let errno = unsafe { batch::modify(pair, qp, attr, mask) };
+    forget(pair);
+    let queues = (pair.send_cq.clone(), pair.recv_cq.clone(), pair.shared.clone());
+    let at = (At(qp), pair.qpn);
+    let again = QueuePair::new(next_id(), at, pair.domain.clone(), queues, pair.cap, pair.all_signaled);
+    // SAFETY: alive, by the caller, whose other threads post nothing now.
+    unsafe { put(qp, again, pair.extended.load(Ordering::Acquire)) };
+    errno
+}
+
+/// Destroys what this library made for a queue pair, and names that no more. What its NIC still completes is not the
+/// program's until [`forget`].
+fn part(pair: &Arc<QueuePair>) {
+    pair.raw.write().unwrap_or_else(PoisonError::into_inner).take();
+    let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
+    spares.iter().for_each(|spare| spare.destroy());
+    let bell = pair.bell.lock().unwrap_or_else(PoisonError::into_inner).take();
+    bell.into_iter().for_each(|bell| bell.destroy(&pair.recv_cq));
+    agent::gone(pair);
+}
+
+/// Its NIC has let go of it: nothing of it completes any more, and what waits is not told.
+fn forget(pair: &QueuePair) {
+    for queue in [&pair.send_cq, &pair.recv_cq] {
+        queue.enter_first().leave(pair.qpn, pair.tally());
+    }
+    if let Some(shared) = &pair.shared {
+        let dealt = pair.state().receives.take_all();
+        shared.forget(pair.id, dealt);
+    }
 }
 
 /// Keeps what the attributes say.
@@ -336,22 +399,9 @@ pub unsafe fn query_qp(
 /// As its manual says.
 pub unsafe fn destroy_qp(qp: *mut ibv_qp) -> c_int {
     let pair = registry::with_mut(|objects| objects.take_pair(qp));
-    if let Some(pair) = pair {
-        // Nothing of this library's names it from here on.
-        pair.raw.write().unwrap_or_else(PoisonError::into_inner).take();
-        for queue in [&pair.send_cq, &pair.recv_cq] {
-            queue.enter_first().leave(pair.qpn);
-        }
-        let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
-        spares.iter().for_each(|spare| spare.destroy());
-        let bell = pair.bell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        bell.into_iter().for_each(|bell| bell.destroy(&pair.recv_cq));
-        if let Some(shared) = &pair.shared {
-            let dealt = pair.state().receives.take_all();
-            shared.forget(pair.id, dealt);
-        }
-        agent::gone(&pair);
-    }
+    pair.iter().for_each(part);
     // SAFETY: forwarded to the caller.
-    unsafe { real::ibv_destroy_qp(qp) }
+    let errno = unsafe { real::ibv_destroy_qp(qp) };
+    pair.iter().for_each(|pair| forget(pair));
+    errno
 }
