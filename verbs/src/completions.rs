@@ -297,3 +297,45 @@ impl CompletionQueue {
 unsafe extern "C" fn no_poll(_: *mut ibv_cq, _: i32, _: *mut ibv_wc) -> i32 {
     -libc::EOPNOTSUPP
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One(Arc<Tally>);
+
+    impl Member for One {
+        fn absorb(&self, _: &ibv_wc) -> (Goes, bool) {
+            (Goes::On, true)
+        }
+
+        fn tally(&self) -> &Arc<Tally> {
+            &self.0
+        }
+
+        fn is_counted(&self) -> bool {
+            true
+        }
+
+        fn collect(&self, _: &CompletionQueue, _: &mut VecDeque<ibv_wc>) {}
+
+        fn give_up(&self) {}
+    }
+
+    /// A program was told of requests of a queue pair that it had destroyed: with addresses that it had freed.
+    #[test]
+    fn nothing_is_told_of_a_queue_pair_that_is_gone_and_another_of_its_number_stays() {
+        let mut inside = Completions::new();
+        let [old, new, other] = [5, 5, 6].map(|qpn| Arc::new(Tally::new(qpn)));
+        inside.join(5, Arc::new(One(old.clone())));
+        inside.join(6, Arc::new(One(other)));
+        inside.ready.extend([5, 6, 5].map(|qp_num| ibv_wc { qp_num, ..ibv_wc::default() }));
+        inside.leave(5, &old);
+        assert_eq!(inside.ready.iter().map(|wc| wc.qp_num).collect::<Vec<_>>(), [6]);
+        inside.join(5, Arc::new(One(new.clone())));
+        inside.leave(5, &old);
+        let good = ibv_wc { qp_num: 5, opcode: shunt_mlx5_sys::IBV_WC_SEND, ..ibv_wc::default() };
+        assert_eq!((inside.count(&[good]), new.counts()), (1, [1, 0]));
+        assert!(inside.members.contains_key(&5) && inside.members.contains_key(&6));
+    }
+}

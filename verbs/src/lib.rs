@@ -23,6 +23,8 @@ pub mod chain;
 pub mod completions;
 pub mod endpoint;
 pub mod hooks;
+#[cfg(test)]
+mod idle_pair;
 pub mod moves;
 pub mod objects;
 pub mod pair_state;

@@ -156,7 +156,7 @@ pub const NOT_POSTED: &str = "its completions were not those of what it posted t
 /// Why a queue pair is lost, or refused, that could be moved by itself.
 pub const SHARES: &str = "it shares its receive queue with one that is not protected";
 /// Why one is not protected that takes nothing any more.
-pub const STOPPED: &str = "the program moved it to ERR or RESET";
+pub const STOPPED: &str = "the program moved it to ERR";
 /// Numbers of the request and the receive that are posted to wake the program: both are flushed.
 pub const WAKE: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
@@ -186,13 +186,6 @@ impl State {
     /// It was connected, or has receives: a move to RESET makes its NIC forget that.
     pub fn has_past(&self) -> bool {
         self.connection.receives || !self.receives.is_empty()
-    }
-
-    /// The program moves it to RESET, and it stays this one.
-    pub fn reset(&mut self) {
-        if self.has_past() {
-            self.stop(STOPPED);
-        }
     }
 
     /// Why it is not protected any more, and whether it stood elsewhere by then.
@@ -281,19 +274,28 @@ mod tests {
         assert!(!state.goes_straight());
     }
 
+    /// A receiver that posts nothing counted as a path that had failed: the queue pair moved without end.
+    #[test]
+    fn a_receiver_that_is_not_ready_is_the_programs_error() {
+        let mut state = State { armed: true, ..State::default() };
+        let wc = ibv_wc { status: shunt_mlx5_sys::IBV_WC_RNR_RETRY_EXC_ERR, ..ibv_wc::default() };
+        assert_eq!(state.failed(&wc), Goes::On);
+        assert!(!state.own_failed && state.passing.is_some());
+        let wc = ibv_wc { status: shunt_mlx5_sys::IBV_WC_RETRY_EXC_ERR, ..ibv_wc::default() };
+        let mut state = State { armed: true, ..State::default() };
+        assert_eq!(state.failed(&wc), Goes::Nowhere);
+        assert!(state.own_failed && state.passing.is_none());
+    }
+
     /// Mooncake begins each connection by a move to RESET, and none of its queue pairs was protected.
     #[test]
-    fn a_reset_before_the_first_connection_ends_no_protection() {
-        let over = |state: &State| state.over();
+    fn a_reset_before_the_first_connection_forgets_nothing() {
         let mut state = State::default();
-        state.reset();
-        assert_eq!(over(&state), None);
+        assert!(!state.has_past());
         state.connection.receives = true;
-        state.reset();
-        assert_eq!(over(&state), Some((STOPPED, false)));
+        assert!(state.has_past());
         let mut state = State::default();
         state.receives.push(1, &[Piece::default()]);
-        state.reset();
-        assert_eq!(over(&state), Some((STOPPED, false)), "the NIC has forgotten a receive that is kept here");
+        assert!(state.has_past(), "the NIC forgets a receive that is kept here");
     }
 }

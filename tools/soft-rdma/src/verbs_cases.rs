@@ -232,6 +232,16 @@ pub const CASES: &[Case] = &[
     case("pingpong-events", "ibv_rc_pingpong", "-e -d mlx5_0 -g 0 -n 6000 -c", DOWN_EARLY),
     case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
     case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
+    // Moved to RESET and connected again once it stood elsewhere, and moved again: it took nothing after that.
+    Case {
+        pairs: 2,
+        ..case(
+            "count-lives",
+            "shunt-verbs-count",
+            "--seconds 7 --lives 2",
+            "1s:mlx5_0:down=700ms;5s:mlx5_0:down=700ms",
+        )
+    },
     // The backup of the other end fails as well, again and again: what is left leads from one's second NIC to the
     // other's first.
     Case {

@@ -424,24 +424,9 @@ pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::completions::CompletionQueue;
-    use crate::objects::{At, Context, Domain, Extended};
-    use std::ptr::without_provenance_mut;
-    use std::sync::OnceLock;
-
-    /// A queue pair on a device that nobody calls.
-    pub(in crate::agent) fn pair() -> Arc<QueuePair> {
-        let (ops, ex, channel) = (Default::default(), Extended::default(), OnceLock::new());
-        let raw = At(without_provenance_mut(0x1000));
-        let context = Arc::new(Context { raw, device: "none".into(), ops, ex, channel });
-        let pd = At(without_provenance_mut(0x2000));
-        let domain = Arc::new(Domain::new(pd, context.clone()));
-        let cq = Arc::new(CompletionQueue::new(At(without_provenance_mut(0x3000)), context, false));
-        let at = (At(without_provenance_mut(0x4000)), 0x40);
-        Arc::new(QueuePair::new(7, at, domain, (cq.clone(), cq, None), Default::default(), false))
-    }
+    use crate::idle_pair::pair;
 
     /// Peers were not told the keys of a domain that had another's address, and as many changes.
     #[test]

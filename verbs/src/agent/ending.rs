@@ -139,3 +139,29 @@ impl Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::completions::Member;
+    use crate::idle_pair::pair;
+    use shunt_mlx5_sys::IBV_WC_WR_FLUSH_ERR;
+    use std::collections::VecDeque;
+
+    /// A program had its buffers back, and a NIC still wrote into them what the other end sent.
+    #[test]
+    fn what_is_left_is_flushed_once_no_nic_uses_its_buffers() {
+        let pair = pair();
+        pair.state().receives.push(7, &[]);
+        pair.state().stop("it is at home");
+        pair.state().lost = true;
+        let flushed = || {
+            let mut to = VecDeque::new();
+            pair.collect(&pair.recv_cq, &mut to);
+            to.iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
+        };
+        assert_eq!(flushed(), []);
+        pair.state().released = true;
+        assert_eq!(flushed(), [(7, IBV_WC_WR_FLUSH_ERR)]);
+        assert_eq!(flushed(), []);
+    }
+}

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_completion_that_fails_wakes_the_agent_at_once() {
         let orders = Arc::new(Orders::with_descriptors());
-        let pair = crate::agent::charge::tests::pair();
+        let pair = crate::idle_pair::pair();
         assert!(pair.keeper.set(orders.clone()).is_ok());
         pair.state().armed = true;
         assert!(orders.lie_down(true));

@@ -195,6 +195,59 @@ mod tests {
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
+    /// A place where nothing is taken.
+    struct Full;
+
+    impl MeetingPlace for Full {
+        fn is_open(&self) -> Option<bool> {
+            None
+        }
+
+        fn name(&self) -> &str {
+            "own"
+        }
+
+        fn put(&self, _: &[u8; 16], _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn remove(&self, _: &[u8; 16], _: u32) {}
+
+        fn get(&self, _: &[u8; 16], _: u32) -> Option<String> {
+            None
+        }
+
+        fn send(&self, _: &str, _: &[u8]) -> io::Result<()> {
+            Err(ErrorKind::WouldBlock.into())
+        }
+
+        fn receive(&self) -> Option<(String, Vec<u8>)> {
+            None
+        }
+
+        fn remarks(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn tells(&self) -> bool {
+            true
+        }
+
+        fn wait(&self, _: Vec<RawFd>, _: i32) {}
+    }
+
+    /// Tables of keys for a peer that was stopped took gigabytes: messages were counted, and not their bytes.
+    #[test]
+    fn what_waits_for_a_peer_is_bounded_in_bytes() {
+        let post = Post::new(Box::new(Full));
+        post.meet("another");
+        for _ in 0..BYTES_MAX >> 20 {
+            assert!(!post.is_gone(1));
+            post.send(1, vec![0; 1 << 20]);
+        }
+        assert!(post.is_gone(1) && post.carry_on(), "nothing waits any more");
+    }
+
     #[test]
     fn a_process_that_meets_itself_has_a_number_like_others_and_hears_what_it_says() {
         let store = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -312,3 +312,39 @@ unsafe fn post_own(pair: &QueuePair, qp: *mut ibv_qp, record: &Record, beside: &
     // SAFETY: the queue pair is alive, by the caller; the request and its copy of inline data live until this returns.
     unsafe { (pair.post_send)(qp, &raw mut wr, &raw mut bad) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idle_pair::pair_with;
+    use shunt_mlx5_sys::ibv_qp_cap;
+
+    fn batch(count: u64, pieces: i32, inline: usize) -> Batch {
+        let mut batch = Batch::default();
+        for wr_id in 0..count {
+            let mut record = Record::new(wr_id, Kind::Send(None), (0, 0));
+            record.words.count = pieces;
+            record.words.flags = if inline > 0 { IBV_SEND_INLINE } else { 0 };
+            batch.add(record);
+            batch.newest().expect("just added").1.bytes.resize(inline, 0);
+        }
+        batch
+    }
+
+    /// Of requests for which there was no room the first were posted: a program that was told of an error posted them
+    /// again.
+    #[test]
+    fn a_batch_that_does_not_fit_is_refused_as_a_whole() {
+        let cap =
+            ibv_qp_cap { max_send_wr: 4, max_send_sge: 2, max_inline_data: 16, ..ibv_qp_cap::default() };
+        let pair = pair_with(cap);
+        let refused = |batch: &Batch| refusal(&pair, &mut pair.state(), batch);
+        assert_eq!(refused(&batch(4, 2, 0)), 0);
+        assert_eq!(refused(&batch(5, 1, 0)), libc::ENOMEM);
+        assert_eq!(refused(&batch(1, 3, 0)), libc::EINVAL);
+        assert_eq!(refused(&batch(1, 1, 16)), 0);
+        assert_eq!(refused(&batch(1, 1, 17)), libc::EINVAL);
+        pair.state().sends.push(Record::new(9, Kind::Send(None), (0, 0)), |_| ());
+        assert_eq!((refused(&batch(3, 1, 0)), refused(&batch(4, 1, 0))), (0, libc::ENOMEM));
+    }
+}

@@ -10,6 +10,7 @@ use crate::real;
 use crate::registry;
 use crate::settings::{Mode, settings};
 use crate::status::{self, PairReport};
+use crate::voice;
 use core::ffi::c_int;
 use shunt_mlx5_sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_CAP, IBV_QP_DEST_QPN, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
@@ -256,7 +257,8 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
     }
     // SAFETY: the caller's attributes.
     let resets = mask as u32 & IBV_QP_STATE != 0 && unsafe { (*attr).qp_state } == IBV_QPS_RESET;
-    if resets && begins_again(&pair) {
+    // Some programs begin each connection so: then there is nothing to forget.
+    if resets && pair.state().has_past() {
         // SAFETY: forwarded to the caller.
         return unsafe { begin_again(&pair, qp, attr, mask) };
     }
@@ -281,13 +283,9 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
                 }
             }
             IBV_QPS_RTS => state.connection.sends = true,
-            ends @ (IBV_QPS_RESET | IBV_QPS_ERR) => {
+            IBV_QPS_ERR => {
                 let was_connected = state.connection.receives;
-                if ends == IBV_QPS_RESET {
-                    state.reset()
-                } else {
-                    state.stop(STOPPED)
-                }
+                state.stop(STOPPED);
                 drop(state);
                 if was_connected {
                     pair.stir();
@@ -299,16 +297,17 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
     errno
 }
 
-/// True for one that is moved to RESET and has a past: its NIC forgets that, and so does this library. Some programs
-/// begin each connection so, and then there is nothing to forget. Not where a new queue pair would take buffers that
-/// others were dealt.
-fn begins_again(pair: &QueuePair) -> bool {
-    let taken_back = pair.shared.as_ref().is_some_and(|shared| shared.is_taken_back());
-    pair.state().has_past() && !taken_back
-}
-
-/// RESET: as if the queue pair were destroyed, and made again with the same number.
+/// RESET of one that has a past. Its NIC forgets that, and so does this library, as if the queue pair were destroyed
+/// and made again with the same number. Refused where it would take buffers that others were dealt, as a new one is.
 unsafe fn begin_again(pair: &Arc<QueuePair>, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    if pair.shared.as_ref().is_some_and(|shared| shared.is_taken_back()) {
+        voice::say(&format!(
+            "{} QP {:#x} cannot be moved to RESET: buffers of its shared receive queue were dealt to queue pairs on \
+             other NICs; make another shared receive queue",
+            pair.context.device, pair.qpn
+        ));
+        return libc::EAGAIN;
+    }
     registry::with_mut(|objects| objects.take_pair(qp));
     part(pair);
     // SAFETY: forwarded to the caller.
