@@ -263,6 +263,10 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
         return unsafe { begin_again(&pair, qp, attr, mask) };
     }
     // SAFETY: forwarded to the caller.
+    if unsafe { sends_elsewhere(&pair, qp, attr, mask) } {
+        return 0;
+    }
+    // SAFETY: forwarded to the caller.
     let errno = unsafe { batch::modify(&pair, qp, attr, mask) };
     if errno != 0 {
         return errno;
@@ -295,6 +299,23 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
         }
     }
     errno
+}
+
+/// True for a move to RTS of one that was moved elsewhere before: what stands in for it sends already.
+unsafe fn sends_elsewhere(pair: &QueuePair, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> bool {
+    // SAFETY: the caller's attributes.
+    let attr = unsafe { &*attr };
+    let mask = mask as u32;
+    let mut state = pair.state();
+    let elsewhere = !state.is_at_home() && !state.lost && state.connection.receives;
+    let begins = mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RTS && !state.connection.sends;
+    if elsewhere && begins {
+        gather(&mut state.connection, attr, mask);
+        state.connection.sends = true;
+        // SAFETY: the caller's object, as a provider writes it.
+        unsafe { (*qp).state = IBV_QPS_RTS };
+    }
+    elsewhere && begins
 }
 
 /// RESET of one that has a past. Its NIC forgets that, and so does this library, as if the queue pair were destroyed
@@ -381,11 +402,12 @@ pub unsafe fn query_qp(
     if let Some(pair) = registry::pair(qp).filter(|_| errno == 0) {
         let state = pair.state();
         if !state.is_at_home() && !state.lost {
+            let at = if state.connection.sends { IBV_QPS_RTS } else { IBV_QPS_RTR };
             // SAFETY: the caller's attributes and object, which were just written.
             unsafe {
-                (*attr).qp_state = IBV_QPS_RTS;
-                (*attr).cur_qp_state = IBV_QPS_RTS;
-                (*qp).state = IBV_QPS_RTS;
+                (*attr).qp_state = at;
+                (*attr).cur_qp_state = at;
+                (*qp).state = at;
             }
         }
     }
