@@ -123,7 +123,10 @@ impl Completions {
         if member.is_counted() {
             self.near[qpn as usize % NEAR] = (qpn, member.tally().clone());
         }
-        self.members.insert(qpn, member);
+        if self.members.insert(qpn, member).is_some() {
+            // Of one that was destroyed, and leaves later.
+            self.ready.retain(|wc| wc.qp_num != qpn);
+        }
     }
 
     /// None of it does any more, and none that waits is told: as a NIC does it. Another queue pair that has its number

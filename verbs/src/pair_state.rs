@@ -183,9 +183,9 @@ impl State {
         }
     }
 
-    /// It was connected, or has receives: a move to RESET makes its NIC forget that.
+    /// It was connected, has receives, or is not protected any more: a move to RESET ends all that.
     pub fn has_past(&self) -> bool {
-        self.connection.receives || !self.receives.is_empty()
+        self.connection.receives || !self.receives.is_empty() || self.lost || self.over().is_some()
     }
 
     /// Why it is not protected any more, and whether it stood elsewhere by then.
@@ -297,5 +297,8 @@ mod tests {
         let mut state = State::default();
         state.receives.push(1, &[Piece::default()]);
         assert!(state.has_past(), "the NIC forgets a receive that is kept here");
+        let mut state = State::default();
+        state.stop(STOPPED);
+        assert!(state.has_past(), "it would stay unprotected");
     }
 }

@@ -259,7 +259,7 @@ impl QueuePair {
             _ => Some(own),
         };
         let mut state = self.state();
-        if let Some(own) = own.filter(|_| state.own_fenced && !state.waking[which]) {
+        if let Some(own) = own.filter(|_| (state.own_fenced || state.own_stopped) && !state.waking[which]) {
             state.waking[which] = if which == 0 { self.post_nothing(own) } else { self.receive_nothing(own) };
         }
         // One that is not flushed yet wakes it later than now.
@@ -351,8 +351,11 @@ impl QueuePair {
         ibv_wc { wr_id: done.wr_id, status, opcode, byte_len, qp_num: self.qpn, ..ibv_wc::default() }
     }
 
-    /// The errors that the program would have seen without us: the first as it came, and all others flushed.
+    /// The errors that the program would have seen: the first, and all others flushed. Once no NIC uses its buffers.
     fn flush(&self, state: &mut State, sends: bool, receives: bool, to: &mut VecDeque<ibv_wc>) {
+        if !state.released {
+            return;
+        }
         let error = |wr_id, status, opcode| {
             let vendor_err = if status == IBV_WC_WR_FLUSH_ERR { 0xf9 } else { 0x81 };
             ibv_wc { wr_id, status, opcode, vendor_err, qp_num: self.qpn, ..ibv_wc::default() }
@@ -456,11 +459,7 @@ impl Member for QueuePair {
             (std::ptr::eq(&*self.send_cq, of), std::ptr::eq(&*self.recv_cq, of));
         let mut state = self.state();
         if state.lost {
-            // Before that a NIC may still write into what the program would have back.
-            if state.released {
-                self.flush(&mut state, from_sends, from_receives, to);
-            }
-            return;
+            return self.flush(&mut state, from_sends, from_receives, to);
         }
         if from_sends && let On::Spare(track) = &state.send_on {
             let track = track.clone();
@@ -483,6 +482,7 @@ impl Member for QueuePair {
 
     fn give_up(&self) {
         self.state().stop("its completions are taken by ibv_start_poll");
+        self.stir();
     }
 }
 

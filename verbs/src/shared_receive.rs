@@ -130,6 +130,18 @@ impl SharedQueue {
         self.inside.lock().members.push(Share { taker, id, home: true, stranger: false, held: 0, served: 0 });
     }
 
+    /// A queue pair that takes from it is another from now on: its NIC has forgotten it. False if one has left: what is
+    /// in the NIC's queue is, or will be, for those that were moved.
+    pub fn renew(&self, from: u64, taker: Weak<dyn Taker>, id: u64) -> bool {
+        let mut inside = self.inside.lock();
+        if inside.left {
+            return false;
+        }
+        let member = inside.members.iter_mut().find(|one| one.id == from);
+        member.into_iter().for_each(|one| (one.id, one.taker, one.stranger) = (id, taker.clone(), false));
+        true
+    }
+
     /// A queue pair that takes from it is not protected, or never was (`None`): what is in the NIC's queue is not known
     /// as long as it is there.
     pub fn estrange(&self, id: Option<u64>) {
@@ -383,6 +395,21 @@ mod tests {
         assert!(!shared.starves(7) && to.len() == 1, "it is gone, and what the NIC had is dealt");
         shared.estrange(None);
         assert!(!shared.starves(7), "the NIC has none any more");
+    }
+
+    /// One that was reset while another had been moved took the buffers that the other was dealt.
+    #[test]
+    fn one_that_begins_again_takes_nothing_that_was_dealt() {
+        let (shared, kept) = queue(4);
+        shared.estrange(Some(8));
+        assert!(shared.renew(8, Arc::downgrade(&kept), 9) && !shared.has_strangers());
+        shared.forget(8, vec![]);
+        shared.give_back(7, vec![]);
+        assert!(!shared.is_taken_back(), "it takes from the NIC's queue, as it did");
+        shared.leave();
+        assert!(!shared.renew(9, Arc::downgrade(&kept), 10));
+        shared.give_back(9, vec![]);
+        assert!(shared.is_taken_back());
     }
 
     /// A program that posts again once few are left waits for a message that may come to the queue pair that has none,

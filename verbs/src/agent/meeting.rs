@@ -48,9 +48,8 @@ impl Agent {
             let ends =
                 (one.connection.gid, one.pair.qpn) == hello.to && one.connection.remote() == hello.from;
             // Of one that is connected to itself each part meets the other.
-            // One that its program has moved to RESET is another by now, and not the one that was met.
-            let same = !one.parted && one.there.is_none_or(|there| there.id == hello.id);
-            ends && same && !one.over && !(from_here && one.id() == hello.id)
+            let itself = from_here && one.id() == hello.id;
+            ends && !itself && !one.parted && !one.over
         };
         let Some(at) = self.charges.iter().position(is) else { return };
         if hello.rails.iter().any(|rail| *rail as usize >= hello.cards.len()) {
@@ -61,6 +60,20 @@ impl Agent {
         if self.peers.get(&peer).is_some_and(|peer| hello.cards.len() > peer.rails) {
             // Another process has this name by now.
             return;
+        }
+        let charge = &mut self.charges[at];
+        if let Some(there) = charge.there.filter(|there| there.id != hello.id) {
+            // One that its program has moved to RESET is another by now. Who had met it hears so by its own words.
+            if charge.heard || from_here || there.id > hello.id {
+                return;
+            }
+            charge.there = Some(There { id: hello.id, ..there });
+            let paths = charge.keys.iter();
+            paths.for_each(|key| {
+                if let Some(path) = self.owned.paths.get_mut(key) {
+                    path.there = hello.id;
+                }
+            });
         }
         let charge = &mut self.charges[at];
         if charge.there.is_none() {

@@ -7,8 +7,7 @@ use crate::registry;
 use crate::settings::{Mode, settings};
 use core::ffi::c_int;
 use shunt_mlx5_sys::{
-    IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
-    ibv_async_event, ibv_context,
+    IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, ibv_async_event, ibv_context,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -34,8 +33,7 @@ pub unsafe fn get(context: *mut ibv_context, event: *mut ibv_async_event) -> c_i
 /// # Safety
 /// An event that was just taken.
 unsafe fn is_withheld(context: At<ibv_context>, event: &ibv_async_event) -> bool {
-    // The second is told of one that takes from a shared receive queue and is moved to ERR, by a fence too.
-    if matches!(event.event_type, IBV_EVENT_QP_FATAL | IBV_EVENT_QP_LAST_WQE_REACHED) {
+    if event.event_type == IBV_EVENT_QP_FATAL {
         // SAFETY: the union holds a queue pair for an event of one. Its address alone is looked at.
         let qp = unsafe { event.element.qp };
         return registry::pair(qp).is_some_and(|pair| pair.is_protected());

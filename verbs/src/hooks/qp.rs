@@ -189,7 +189,11 @@ unsafe fn note(qp: *mut ibv_qp, made: &Made) -> Result<(), (String, &'static str
         no(why);
         return Err((device, why));
     };
-    let pair = QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled);
+    let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
+    if let Some(shared) = &pair.shared {
+        let taker = Arc::downgrade(&pair);
+        shared.join(taker, pair.id);
+    }
     // SAFETY: just made, with these operations.
     unsafe { put(qp, pair, made.operations != 0) };
     Ok(())
@@ -205,8 +209,7 @@ fn next_id() -> u64 {
 ///
 /// # Safety
 /// It is alive, nobody uses it yet, and `ibv_wr_*` are for it if it is extended.
-unsafe fn put(qp: *mut ibv_qp, pair: QueuePair, extended: bool) {
-    let pair = Arc::new(pair);
+unsafe fn put(qp: *mut ibv_qp, pair: Arc<QueuePair>, extended: bool) {
     if extended {
         pair.extended.store(true, Ordering::Release);
         // SAFETY: forwarded to the caller.
@@ -215,10 +218,6 @@ unsafe fn put(qp: *mut ibv_qp, pair: QueuePair, extended: bool) {
     for queue in [&pair.send_cq, &pair.recv_cq] {
         queue.enter_first().join(pair.qpn, pair.clone());
         queue.check_member(&*pair);
-    }
-    if let Some(shared) = &pair.shared {
-        let taker = Arc::downgrade(&pair);
-        shared.join(taker, pair.id);
     }
     agent::made(&pair);
     registry::with_mut(|objects| objects.put_pair(qp, pair));
@@ -289,6 +288,7 @@ pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) ->
             IBV_QPS_RTS => state.connection.sends = true,
             IBV_QPS_ERR => {
                 let was_connected = state.connection.receives;
+                state.own_stopped = true;
                 state.stop(STOPPED);
                 drop(state);
                 if was_connected {
@@ -321,7 +321,15 @@ unsafe fn sends_elsewhere(pair: &QueuePair, qp: *mut ibv_qp, attr: *mut ibv_qp_a
 /// RESET of one that has a past. Its NIC forgets that, and so does this library, as if the queue pair were destroyed
 /// and made again with the same number. Refused where it would take buffers that others were dealt, as a new one is.
 unsafe fn begin_again(pair: &Arc<QueuePair>, qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    if pair.shared.as_ref().is_some_and(|shared| shared.is_taken_back()) {
+    let queues = (pair.send_cq.clone(), pair.recv_cq.clone(), pair.shared.clone());
+    let at = (At(qp), pair.qpn);
+    let again = QueuePair::new(next_id(), at, pair.domain.clone(), queues, pair.cap, pair.all_signaled);
+    let again = Arc::new(again);
+    let renew = |from: &Arc<QueuePair>, to: &Arc<QueuePair>| {
+        let taker = Arc::downgrade(to);
+        from.shared.as_ref().is_none_or(|shared| shared.renew(from.id, taker, to.id))
+    };
+    if !renew(pair, &again) {
         voice::say(&format!(
             "{} QP {:#x} cannot be moved to RESET: buffers of its shared receive queue were dealt to queue pairs on \
              other NICs; make another shared receive queue",
@@ -329,17 +337,21 @@ unsafe fn begin_again(pair: &Arc<QueuePair>, qp: *mut ibv_qp, attr: *mut ibv_qp_
         ));
         return libc::EAGAIN;
     }
-    registry::with_mut(|objects| objects.take_pair(qp));
-    part(pair);
+    // The agent names it no more meanwhile: a fence would undo the move.
+    pair.raw.write().unwrap_or_else(PoisonError::into_inner).take();
     // SAFETY: forwarded to the caller.
     let errno = unsafe { batch::modify(pair, qp, attr, mask) };
+    if errno != 0 {
+        *pair.raw.write().unwrap_or_else(PoisonError::into_inner) = Some(At(qp));
+        renew(&again, pair);
+        return errno;
+    }
+    registry::with_mut(|objects| objects.take_pair(qp));
+    part(pair);
     forget(pair);
-    let queues = (pair.send_cq.clone(), pair.recv_cq.clone(), pair.shared.clone());
-    let at = (At(qp), pair.qpn);
-    let again = QueuePair::new(next_id(), at, pair.domain.clone(), queues, pair.cap, pair.all_signaled);
     // SAFETY: alive, by the caller, whose other threads post nothing now.
     unsafe { put(qp, again, pair.extended.load(Ordering::Acquire)) };
-    errno
+    0
 }
 
 /// Destroys what this library made for a queue pair, and names that no more. What its NIC still completes is not the
