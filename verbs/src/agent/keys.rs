@@ -39,11 +39,21 @@ impl Agent {
         if !changed {
             return;
         }
+        let gone = |peer: &u32| {
+            self.post.is_gone(*peer)
+                && !self.charges.iter().any(|one| one.there.is_some_and(|at| at.peer == *peer))
+        };
+        let gone: Vec<u32> = self.peers.keys().copied().filter(gone).collect();
         let all: Vec<[u32; 4]> = domains.values().flat_map(Shared::keys).collect();
         for peer in self.peers.keys() {
             for (at, keys) in all.chunks(KEYS).chain(all.is_empty().then_some(&all[..])).enumerate() {
                 self.post.send(*peer, encode(&Said::Keys(at == 0, keys.to_vec())));
             }
+        }
+        // A server whose clients change would keep what all of them ever told.
+        for peer in gone {
+            self.peers.remove(&peer);
+            self.engine.leave(now, peer);
         }
     }
 }

@@ -164,7 +164,8 @@ impl Post {
         }
     }
 
-    fn is_gone(&self, number: u32) -> bool {
+    /// True if a process that was met takes nothing more.
+    pub fn is_gone(&self, number: u32) -> bool {
         self.peers().get(number as usize).is_none_or(|peer| peer.gone)
     }
 }
