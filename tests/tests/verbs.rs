@@ -66,6 +66,17 @@ fn an_atomic_whose_answer_is_lost_ends_the_connection_where_answers_are_needed()
     assert!(lost > 0, "an answer was lost");
 }
 
+/// Keys of the other end's memory were told 8 ms after the last connection, and WRITEs on the backup waited for them.
+#[test]
+fn a_port_that_goes_down_right_after_the_connection_is_outlived_at_once() {
+    let lasting = FaultKind::Down { for_ns: Some(1_000_000_000) };
+    let faults = vec![(500_000, RailAt { pe: 0, rail: 0 }, lasting)];
+    let report = run(&VerbsSpec { atomics: false, look_ns: 4_000, faults, ..VerbsSpec::quiet(3) });
+    clean(&report);
+    let gaps: Vec<u64> = report.processes.iter().flat_map(|told| told.gaps_ns.clone()).collect();
+    assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap < 2_000_000), "virtual time: {gaps:?}");
+}
+
 #[test]
 fn a_second_failure_during_the_replay_and_both_ports_at_once_are_outlived() {
     for second in [down(2_300_000, 1, 1), down(2_000_000, 1, 0), down(2_600_000, 0, 1)] {

@@ -23,10 +23,12 @@ impl Agent {
         // One without queue pairs is told again once it has some: what its peers knew may be cleared meanwhile.
         self.told.retain(|address, _| domains.contains_key(address));
         let (now, mut due, mut changed) = (self.now(), None, false);
+        // What is to be posted on a backup now waits for its keys.
+        let moves = self.charges.iter().any(|charge| !charge.fences.is_empty());
         for (address, shared) in &domains {
             let told = self.told.get(address).filter(|(_, backups)| *backups == shared.backups);
             if told.map(|(changes, _)| *changes) != Some(shared.domain.changes.load(Ordering::Acquire)) {
-                due = self.fresh.after(now, self.keys_at);
+                due = self.fresh.after(now, self.keys_at).filter(|_| !moves);
                 if due.is_some() {
                     continue;
                 }
